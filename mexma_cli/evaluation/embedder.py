@@ -15,6 +15,7 @@ from mexma_cli.files import whole_file
 from mexma_cli.languages import resolve
 from mexma_cli.numerics.machine import cache_folder
 from mexma_cli.reporting.result import describe
+from mexma_cli.store.arrays import load_array
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -121,7 +122,7 @@ def _key(encoder: SentenceEncoder, sentences: Sequence[str], key_parts: Sequence
 
 def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
     try:
-        vectors = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        vectors = load_array(path)
+    except (OSError, ValueError):
         return None
     return vectors if vectors.shape == shape and vectors.dtype == np.float32 else None

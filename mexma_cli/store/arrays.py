@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 
@@ -90,6 +90,22 @@ def unverified() -> Iterator[None]:
         _comparing = True
 
 
+def load_array(path: Path, mode: Literal["r"] | None = None) -> np.ndarray:
+    """The array in NumPy's file, read or (`r`) memory-mapped.
+
+    Raises:
+        ValueError: It is no such file: damaged headers make NumPy raise any kind of exception.
+    """
+    try:
+        with np.errstate(over="ignore"):  # impossible sizes
+            array: np.ndarray = np.load(path, mmap_mode=mode, allow_pickle=False)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+    return array
+
+
 def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndarray:
     """The array in a file, memory-mapped.
 
@@ -98,7 +114,7 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndar
     """
     try:
         # An empty file cannot be mapped.
-        array: np.ndarray = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
+        array = load_array(path, "r" if all(shape) else None)
     except ValueError as error:
         raise MexmaError(f"{path} is damaged ({error})", hint) from None
     if array.shape != shape or array.dtype != np.dtype(dtype):

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.store.arrays import load_array
 
 RawType = Literal["float32", "float16"]
 
@@ -76,9 +77,9 @@ def open_npy(path: Path, dim: int | None = None) -> np.ndarray:
         MexmaError: damaged, other numbers than these, no rows of vectors, or another `dim`.
     """
     try:
-        vectors: np.ndarray = np.load(path, mmap_mode="r")
+        vectors = load_array(path, "r")
     except ValueError as error:
-        raise MexmaError(f"{path} is no array that can be read: {error}") from error
+        raise MexmaError(f"{path} is no array that can be read: {error}") from None
     if vectors.ndim != 2 or vectors.dtype.name not in ("float32", "float16") or not vectors.size:
         raise MexmaError(
             f"{path} is an array of {vectors.dtype.name} with the shape {vectors.shape}",
