@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeVar
 
 import xxhash
@@ -47,7 +47,7 @@ _INSIDE = (
     rf"|document-pairs\.npy(?:\.partial(?:/{WORK}|/document-pairs\.npy)?)?"
 )
 """What lies in workplaces beside the output that is to be; most of it is of `store.journal` and `split`."""
-_OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
+OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
 """Files that file managers and NFS put beside any file."""
 Names = Collection[str] | re.Pattern[str]
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
@@ -263,11 +263,18 @@ def check_own(folder: Path, names: Names) -> None:
     """
     inside = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     ours = filter(names.fullmatch, inside) if isinstance(names, re.Pattern) else names
-    if foreign := {name for name in inside.difference(ours) if not _OF_SYSTEMS.fullmatch(name)}:
+    if foreign := {name for name in inside.difference(ours) if not OF_SYSTEMS.fullmatch(name)}:
         raise MexmaError(
             f"{folder} also holds {min(foreign)}, which would be lost",
             "move that away, or name another output",
         )
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a name is that of something below a folder, written in the one way that names in manifests are."""
+    path = PurePosixPath(name)
+    odd = {"", ".", ".."} & {name, *path.parts} or {"\\", "\0"} & set(name)
+    return not odd and not path.is_absolute() and str(path) == name
 
 
 def is_special(path: Path) -> bool:
@@ -386,13 +393,14 @@ def fingerprint(settings: Any) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "backslashreplace"))  # as in write_json_atomic
 
 
-def commit(*finals: Path, own: Names | None = None) -> None:
+def commit(*finals: Path, own: Names | None = None, made: Path | None = None) -> None:
     """Give what was made in workplaces its final names: all of it or, after an error, none.
 
     Files have to be on the disk already. What had the names before goes with the workplaces.
 
     Args:
         own: As for `check_own`, of folders that are replaced.
+        made: Where the only one was made, if not `in_work`.
 
     Raises:
         MexmaError: As `check_own`.
@@ -401,21 +409,22 @@ def commit(*finals: Path, own: Names | None = None) -> None:
     if own is not None:
         for final in finals:
             check_own(final, own)
-    made = [in_work(final).stat() for final in finals]
+    places = [made] if made else list(map(in_work, finals))
+    found = [place.stat() for place in places]
     try:
-        for final in finals:
-            for folder, _, _ in os.walk(in_work(final)):
+        for final, place in zip(finals, places, strict=True):
+            for folder, _, _ in os.walk(place):
                 fsync_folder(Path(folder))  # else a power cut can bring back what was removed in it
-            _take_name(in_work(final), final)
+            _take_name(place, final)
         for parent in {final.parent for final in finals}:
             fsync_folder(parent)
     except BaseException:
-        for final, new in zip(finals, made, strict=True):
+        for final, place, new in zip(finals, places, found, strict=True):
             if final.exists() and os.path.samestat(final.stat(), new):
-                if in_work(final).exists():
-                    _take_name(in_work(final), final)
+                if place.exists():
+                    _take_name(place, final)
                 else:
-                    final.rename(in_work(final))
+                    final.rename(place)
         raise
 
 

@@ -329,6 +329,9 @@ class EmbeddingWriter:
             self._finished, self._shards = True, list(progress.shards)
             self.rows_before = sum(source.lines for source in self._base.manifest.sources[:-1])
             return
+        if not self._folder.is_dir():  # that run was killed when its folder had its name, and that is gone
+            self._begin()
+            return
         if progress.rows_per_shard != self.rows_per_shard:
             differences.append(f"rows in a shard: {progress.rows_per_shard} there, {self.rows_per_shard} now")
         if progress.base != self._base_checksum:

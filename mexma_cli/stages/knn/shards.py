@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.files import checksum_file
 from mexma_cli.knn import faiss_index, sharded
 from mexma_cli.knn.approximate import IndexSettings
 from mexma_cli.knn.effort import find_effort
@@ -111,27 +110,21 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
 
 
-def write_found(
-    own: Side, other: Indexed, looking: Looking, spans: Sequence[Span], output: Path
-) -> list[str]:
+def write_found(own: Side, other: Indexed, looking: Looking, spans: Sequence[Span], output: Path) -> None:
     """Look up the rows of a span, and write what was found in each span of the other side: pairs as
     `sharded.look_up` has them, each in a file of a new folder.
 
     Args:
         own: From `side_of`.
         spans: Of the other side.
-
-    Returns:
-        The checksums of the files.
     """
     parts = other.parts()
     parts.effort = looking.parameter
     with with_threads():
         pairs = sharded.look_up(Direction(own, other.side(), parts), looking.hits, looking.k)
-    output.mkdir()
+    output.mkdir(exist_ok=True)
     for place, span in enumerate(spans):
         save(output / found_in(place), [sharded.in_tile(pairs, span)], "int64")
-    return [checksum_file(output / found_in(place)) for place in range(len(spans))]
 
 
 def found_in(place: int) -> str:

@@ -38,7 +38,7 @@ from mexma_cli.stages.run.index_costs import (
 )
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
-from mexma_cli.stages.run.units import Record, RunFolder, Unit
+from mexma_cli.stages.run.units import Record, RunFolder, Unit, of_pieces
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
 _SAMPLE = 256  # lines of a language that are embedded to see how long a line takes
@@ -386,7 +386,7 @@ def _imagined(recipe: CorpusRecipe, unit: str, texts: dict[str, _Text]) -> Recor
         {"name": f"{start // size:05d}.txt.zst", "lines": min(size, lines - start), "checksum": ""}
         for start in range(0, lines, size)
     ]
-    return Record(key="", output="", checksum="", facts={"pieces": pieces}, seconds=0)
+    return of_pieces(pieces)
 
 
 def _is_tile(unit: Unit, pair: tuple[str, str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from mexma_cli import languages
@@ -40,6 +41,12 @@ def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> N
         pairs=page.pairs(pairs),
         scores=[found for pair in pairs if (found := page.scores(pair))],
     )
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is such a page."""
+    text = path.read_bytes()
+    return all(mark in text for mark in (b"<b>mexma</b>", b"<h2>Units</h2>", _SECONDS.encode()))
 
 
 def _stages(progress: Progress) -> list[list[str]]:

@@ -16,14 +16,12 @@ from mexma_cli.recipe.corpus import CorpusFilter, Splitting
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
-from mexma_cli.stages.run.units import Record, Unit
+from mexma_cli.stages.run.units import BITEXT, Record, Unit
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
-BITEXT = "bitext"
-"""The folder of results in a run's folder: a folder for each language pair."""
 STAGES = ("split", "embed", "knn", "tune", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from mexma_cli import limited_yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import is_held, make_parent, only_writer, read_json
-from mexma_cli.recipe import CorpusRecipe
-from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
-from mexma_cli.stages.run.page import PAGE, write_page
+from mexma_cli.recipe import CorpusRecipe, load_corpus
+from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
+from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import check_destination, send, with_copies
-from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
-from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
+from mexma_cli.stages.run.units import RunFolder, Unit, foreign
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -42,19 +47,23 @@ def run_corpus(
         on_change: Called when a unit begins or ends.
 
     Raises:
-        MexmaError: An input is missing, another process runs the same recipe, or units failed; the message
-            names the first of them, and the log has said why. Or the results cannot be copied to `output.to`.
+        MexmaError: An input is missing, something else is where results go, another process runs the same
+            recipe, or units failed; the message names the first of them, and the log has said why. Or the
+            results cannot be copied to `output.to`.
     """
     check_settings(recipe)
     chosen = chosen or Selection()
     if recipe.output.to is not None:
         check_destination(recipe.output.to)
-    wanted = with_copies(chosen.narrowed(recipe))
+    wanted, folder = chosen.narrowed(recipe), RunFolder(Path(recipe.run))
+    _check_place(folder, recipe)
+    wanted = with_copies(wanted)
     inputs = inputs_of(wanted)
-    folder = RunFolder(Path(recipe.run))
     make_parent(folder.path / RECIPE)
     with only_writer(folder.path):
-        write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
+        folder.begin()
+        if not _says(folder.path / RECIPE, recipe):
+            write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
         def units(record: Records) -> list[Unit]:
             return chosen.of(plan(wanted, inputs, record))
@@ -79,6 +88,46 @@ def run_corpus(
     if recipe.output.to is not None:
         send(_results(recipe, progress), recipe.output.to)
     return progress
+
+
+def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
+    """Refuse a run's folder in which the name of one of its own files is another's.
+
+    Raises:
+        MexmaError: Naming it.
+    """
+    folder.check_free()
+    known = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _is_resolved}
+    for name, of_a_run in known.items():
+        path, ours = folder.path / name, False
+        with suppress(OSError):
+            ours = folder.begun and of_a_run(path)
+        if os.path.lexists(path) and not ours and not (name == RECIPE and _says(path, recipe)):
+            raise foreign(path)
+
+
+def _is_thresholds(path: Path) -> bool:
+    with suppress(MexmaError):
+        return bool(read_thresholds(path))
+    return False
+
+
+def _is_resolved(path: Path) -> bool:
+    """Whether a file is a recipe as runs write them: with all keys, and nothing but these."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = limited_yaml.parsed(text)
+    except (ValueError, yaml.YAMLError):
+        return False
+    whole = isinstance(raw, dict) and {"kind", "languages", "units", "output"} <= raw.keys()
+    return whole and yaml.safe_dump(raw, sort_keys=False, allow_unicode=True) == text
+
+
+def _says(path: Path, recipe: CorpusRecipe) -> bool:
+    """Whether a file is this recipe, however it is written."""
+    with suppress(MexmaError, OSError):
+        return load_corpus(path) == recipe
+    return False
 
 
 def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
@@ -113,7 +162,7 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
         MexmaError: It has not begun.
     """
     path = Path(recipe.run) / STATUS
-    if not path.is_file():
+    if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
     held = is_held(path.parent)
     status = dict(read_json(path))

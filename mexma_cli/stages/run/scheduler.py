@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import write_json_atomic
+from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.stages.run.plan import Records
-from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.units import RunFolder, Unit, of_pieces
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
 """How often a unit is tried whose worker dies."""
 STATUS = "status.json"
+_LIKELY = of_pieces([{"name": "00000", "lines": 1, "checksum": ""}])
+"""Of a text that is not cut yet: outputs of all kinds follow from it."""
 _SECONDS = 1.0  # that the executor may take to say what has ended, and between two writings of the status
 
 
@@ -100,6 +102,15 @@ class Progress:
         return name in self.done or name in self.found_done
 
 
+def is_status(path: Path) -> bool:
+    """Whether a file is a run's status."""
+    try:
+        found = read_json(path)
+    except MexmaError:
+        return False
+    return isinstance(found, dict) and found.keys() == {"stages", "running", "failed", "pairs", "finished"}
+
+
 class Scheduler:
     """Runs a plan to its end.
 
@@ -124,7 +135,8 @@ class Scheduler:
         self._folder, self._plan, self._executor, self._on_change = folder, plan, executor, on_change
         self._taken = taken
         self.progress = Progress(goals=goals)
-        self._ready: deque[str] = deque()
+        self._ready: deque[str] = deque()  # all that they need is done
+        self._waiting: deque[str] = deque()  # of these, which are not up to date
         self._needed_by: dict[str, list[str]] = {}
         self._missing: dict[str, int] = {}  # units that wait -> how many of their inputs are not done
         self._submitted: dict[Path, str] = {}
@@ -132,9 +144,17 @@ class Scheduler:
         self._told = 0.0
 
     def run(self) -> Progress:
-        """Do all that can be done; what fails, and what needs it, is left and named."""
+        """Do all that can be done; what fails, and what needs it, is left and named.
+
+        Raises:
+            MexmaError: Something that is not the run's is where an output goes: nothing is changed then.
+        """
         try:
             self._extend()
+            self._pass_over()
+            for unit in self._plan(lambda name: self._folder.record(name) or _LIKELY):
+                if not self.progress.is_done(unit.name):
+                    self._folder.owned(unit)
             self._submit()
             while self.progress.running:
                 for ended in self._executor.ended(_SECONDS):
@@ -163,19 +183,27 @@ class Scheduler:
             elif not self._missing[unit.name]:
                 self._ready.append(unit.name)
 
+    def _pass_over(self) -> None:
+        """Take what is up to date for done, as far as that can be told yet."""
+        while self._ready:
+            name = self._ready.popleft()
+            unit = self.progress.units[name]
+            if self._is_up_to_date(unit):
+                self._folder.tidy(unit)
+                self.progress.found_done.add(name)
+                self._finish(unit)
+            else:
+                self._waiting.append(name)
+
     def _submit(self) -> None:
         """Hand in what can begin, and pass over what is up to date."""
         progress = self.progress
-        while self._ready and len(progress.running) < self._executor.slots:
-            name = self._ready.popleft()
-            unit = progress.units[name]
-            if self._is_up_to_date(unit):
-                progress.found_done.add(name)
-                self._finish(unit)
-                continue
+        self._pass_over()
+        while self._waiting and len(progress.running) < self._executor.slots:
+            name = self._waiting.popleft()
             progress.running[name] = time.time()
             progress.count(name, "running")
-            todo = self._folder.announce(unit)
+            todo = self._folder.announce(progress.units[name])
             self._submitted[todo] = name
             self._executor.submit(todo)
         self._on_change(progress)

@@ -3,6 +3,9 @@
 A unit's record holds the key of what it was made of: its settings, the checksums of its inputs' outputs and
 of the files of the user's. A unit whose record has the key of today is done, whoever did it and however
 often; so units may be executed more than once, anywhere and in any order.
+
+An output is made in a workplace beside its place, and takes that when it is whole. The record lists its
+files: nothing else is ever replaced or removed, and these only if they are as they were made.
 """
 
 from __future__ import annotations
@@ -10,31 +13,58 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    MANIFEST,
+    MARK,
+    OF_SYSTEMS,
+    PROGRESS,
+    behind_link,
     checksum_file,
+    clear,
+    commit,
     fingerprint,
     kind_of,
+    make_folder,
     make_parent,
     no_space_as_message,
+    partial,
     read_json,
     read_manifest,
+    remove,
+    stays_inside,
+    workplace,
     write_json_atomic,
 )
+from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import Frozen
+from mexma_cli.store.layout import Frozen, files_of
 from mexma_cli.store.neighbours import content_checksum
 
 FORMAT_VERSION = 1
+BITEXT = "bitext"
+"""The folder of results in a run's folder: a folder for each language pair."""
+ANEW = "remove it, and run again: it is made anew"
+"""What to do about a damaged output."""
+
+
+def _inside(name: str) -> str:
+    if not stays_inside(name):
+        raise PydanticCustomError("name", f"{name!r} is no name in the run's folder")
+    return name
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+"""A path in the run's folder."""
 
 
 class Unit(Frozen):
@@ -61,13 +91,18 @@ class Unit(Frozen):
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     model: dict[str, str] = Field(default_factory=dict)
-    output: str
+    output: Inside
     grows: bool = False
 
     @property
     def on_gpu(self) -> bool:
         """Whether the work is an encoder's, which a GPU does faster."""
         return "encoder" in self.settings
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the run is done for what it makes."""
+        return self.output.startswith(f"{BITEXT}/")
 
     @property
     def needs(self) -> dict[str, str]:
@@ -80,14 +115,35 @@ class Record(Frozen):
 
     format_version: int = FORMAT_VERSION
     key: str
-    """See `RunFolder.key`."""
-    output: str
+    """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
+    output: Inside
+    files: dict[Inside, str] = Field(default_factory=dict)
+    """Those of the output, with their checksums. Records of older versions have none, see `RunFolder.begin`."""
     checksum: str
     """Of the output's content."""
     facts: dict[str, Any]
     """What later units, and the report, want to know of it; the same for equal inputs."""
     seconds: float
     """That it took."""
+    seal: str = ""
+    """A checksum of all that the record says otherwise; older ones have none."""
+
+    def sealed(self, **changed: Any) -> Record:
+        """The same, or with other values, and with its `seal`."""
+        new = self.model_copy(update=changed)
+        return new.model_copy(update={"seal": fingerprint(new.model_dump(mode="json", exclude={"seal"}))})
+
+
+def foreign(path: Path) -> MexmaError:
+    """The error of something that is in the way of a run, and not of it."""
+    return MexmaError(
+        f"{path} is not of this run, and would be lost", "move it away, or name another folder for `run`"
+    )
+
+
+def of_pieces(pieces: Sequence[dict[str, Any]]) -> Record:
+    """The record that cutting a text into pieces will leave, to plan with."""
+    return Record(key="-", output="-", checksum="", facts={"pieces": pieces}, seconds=0)
 
 
 @dataclass(frozen=True)
@@ -96,21 +152,90 @@ class RunFolder:
 
     path: Path
 
+    @property
+    def begun(self) -> bool:
+        """Whether a run has been here."""
+        units = self.path / "units"
+        return (units / MARK).is_file() or any(units.rglob("*.todo.json"))  # older versions made no mark
+
+    def check_free(self) -> None:
+        """Refuse a folder where something has the name of what is written of a run, and no run has been.
+
+        Raises:
+            MexmaError: Naming it.
+        """
+        if not self.begun:
+            units = [path for path in sorted((self.path / "units").rglob("*")) if not path.is_dir()]
+            for path in (*units, *self.path.glob("logs/worker-*"), *self.path.glob("slurm/batch-*")):
+                if not OF_SYSTEMS.fullmatch(path.name):
+                    raise foreign(path)
+
+    def begin(self) -> None:
+        """Mark the folder as a run's. Records of older versions get lists of their outputs' files.
+
+        Raises:
+            MexmaError: Such an output is not as it was made.
+        """
+        mark = self.path / "units" / MARK
+        if mark.is_file():
+            return
+        make_folder(mark.parent)
+        right, wrong = set(), []
+        for unit, record in self._records():
+            output = self.path / record.output
+            if record.files or not output.exists():
+                continue
+            files = _files(output, record.output)
+            for left_out in ("", *files):  # where a file of the user's is there, too
+                own = {name: checksum for name, checksum in files.items() if name != left_out}
+                if own and _content(output, own) == record.checksum:
+                    self._keep(unit, record.sealed(files=own))
+                    right.add(output)
+                    break
+            else:
+                wrong.append(output)
+        for output in wrong:
+            if output not in right:  # else it is of another unit now
+                raise MexmaError(f"{output} is not as this run has made it, or holds more", ANEW)
+        mark.touch()
+
     def todo(self, unit: str) -> Path:
         """The file that describes a unit to a worker."""
         return self.path / "units" / f"{unit}.todo.json"
 
-    def _record_path(self, unit: str) -> Path:
-        return self.path / "units" / f"{unit}.json"
-
     def record(self, unit: str) -> Record | None:
-        """The record of a unit, whether or not it is up to date.
+        """The record of a unit that was done, whether or not it is up to date.
 
         Raises:
             MexmaError: It is damaged.
         """
+        record = self._kept(unit)
+        return record if record is not None and record.key else None
+
+    def _record_path(self, unit: str) -> Path:
+        return self.path / "units" / f"{unit}.json"
+
+    def _kept(self, unit: str) -> Record | None:
         path = self._record_path(unit)
-        return read_manifest(path, Record, FORMAT_VERSION) if path.is_file() else None
+        if not path.is_file():
+            return None
+        record = read_manifest(path, Record, FORMAT_VERSION)
+        if record.seal not in ("", record.sealed().seal):
+            hint = f"remove it and {self.path / record.output}, and run again: they are made anew"
+            raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
+        return record
+
+    def _keep(self, unit: str, record: Record) -> None:
+        write_json_atomic(self._record_path(unit), record.model_dump(mode="json"))
+
+    def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
+        """All records, or those of a language or language pair, by the names of their units."""
+        units = self.path / "units"
+        for path in sorted((units / room).rglob("*.json")):
+            if not path.name.endswith((".todo.json", ".ended.json")):
+                name = path.relative_to(units).as_posix().removesuffix(".json")
+                if (record := self._kept(name)) is not None:
+                    yield name, record
 
     def key(self, unit: Unit) -> str:
         """A checksum of all that decides a unit's output; its inputs are done."""
@@ -126,11 +251,20 @@ class RunFolder:
             ]
         )
 
-    def done(self, unit: Unit) -> Record | None:
-        """The record of a unit that is up to date, with its output there; None where it has to be done."""
+    def done(self, unit: Unit, whole: bool = False) -> Record | None:
+        """The record of a unit that is up to date, with its output there; None where it has to be done.
+
+        Args:
+            whole: Compare the output's checksums, even if it is no result of the run: what others read is
+                compared when they do.
+        """
         record = self.record(unit.name)
         if record is None or record.key != self.key(unit) or not (self.path / record.output).exists():
             return None
+        for name, checksum in record.files.items():
+            path = self.path / name
+            if not path.is_file() or ((whole or unit.is_result) and checksum_file(path) != checksum):
+                return None
         return record
 
     def announce(self, unit: Unit) -> Path:
@@ -149,41 +283,168 @@ class RunFolder:
                 new.replace(path)
         return path
 
-    def finish(self, unit: Unit, facts: dict[str, Any], seconds: float) -> Record:
-        """Write the record of a unit whose output is there."""
+    def owned(self, unit: Unit, whole: bool = False) -> dict[str, str]:
+        """What the run has made where a unit's output goes: files and checksums, as its records list them.
+
+        Args:
+            whole: Read these files, and those that the unit has made in another place.
+
+        Raises:
+            MexmaError: There is something else; or a file is not as it was made.
+        """
+        kept = self._kept(unit.name)
+        records = [kept] if kept else []
+        there = self._there(unit)
+        if not there <= set().union(*(record.files for record in records)):
+            room = unit.name.partition("/")[0]
+            others = {name: one for name, one in self._records(room) if one.output == unit.output}
+            records += [one for name, one in others.items() if name != unit.name]
+        listed = {name: checksum for record in records for name, checksum in record.files.items()}
+        for name in sorted(there - listed.keys()):
+            raise foreign(self.path / name)
+        for record in records:
+            for name, checksum in record.files.items() if whole and record.key else ():
+                if (self.path / name).is_file():
+                    check_content(self.path / name, checksum, ANEW)
+        return listed
+
+    def _there(self, unit: Unit) -> set[str]:
+        """What is where a unit's output goes, but for workplaces."""
         output = self.path / unit.output
+        if not output.is_dir():
+            return {unit.output} if os.path.lexists(output) else set()
+        inside = [one for one in output.iterdir() if not (one / MARK).is_file()]
+        return {f"{unit.output}/{one.name}" for one in inside if not OF_SYSTEMS.fullmatch(one.name)}
+
+    @contextmanager
+    def making(self, unit: Unit, key: str) -> Iterator[Path]:
+        """The place to make a unit's output in, where what a killed worker has begun for this key still is.
+
+        Raises:
+            MexmaError: As `owned`; or the place cannot be written to.
+        """
+        place = self._place(unit)
+        self.owned(unit, whole=True)
+        make_parent(place)
+        with workplace(place) as part:
+            made, progress = part / place.stem, partial(place) / PROGRESS
+            kept, begun = self._kept(unit.name), {"unit": unit.name, "key": key}
+            replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
+            if replaced or not _says(progress, begun):
+                remove(partial(place), but=(MARK,))
+                part.mkdir()
+                write_json_atomic(progress, begun)
+            elif (made / MANIFEST).is_file():
+                remove(made)  # finished, but nobody has said so
+            try:
+                yield made
+            except BaseException:
+                if not any(part.rglob(PROGRESS)):  # there is nothing to go on with
+                    progress.unlink(missing_ok=True)
+                raise
+            progress.unlink()
+
+    def finish(self, unit: Unit, key: str, made: Path, facts: dict[str, Any], seconds: float) -> Record:
+        """Put an output into its place, and write the record of its unit.
+
+        Raises:
+            MexmaError: As `owned`; or an input was made anew meanwhile.
+        """
+        if self.key(unit) != key:
+            raise MexmaError(f"inputs of {unit.name} were made anew meanwhile", "run again")
+        output, before = self.path / unit.output, self._kept(unit.name)
+        if before is not None and before.output != unit.output:
+            for name in before.files:
+                remove(self.path / name)
+            with suppress(OSError):
+                (self.path / before.output).rmdir()
+        own, files = self.owned(unit), _files(made, unit.output)
         record = Record(
-            key=self.key(unit),
+            key=key,
             output=unit.output,
-            checksum=content_of(output),
+            files=files,
+            checksum=_content(made, files),
             facts=facts,
             seconds=round(seconds, 3),
         )
-        write_json_atomic(self._record_path(unit.name), record.model_dump(mode="json"))
+        self._keep(unit.name, record.sealed(key="", files=own | files))
+        for left in output.glob("*.partial"):  # in which an older version was killed
+            clear(left.with_suffix(""))
+        commit(output, made=made, own={Path(name).name for name in own})
+        self._keep(unit.name, record.sealed())
         return record
 
-    def clear(self, unit: Unit) -> Path:
-        """Remove what an earlier run made in place of a unit's output, and return the output's path.
+    def tidy(self, unit: Unit) -> None:
+        """Remove the workplaces that a killed worker has left of a unit that is done."""
+        for final in (self._place(unit), self.path / unit.output):
+            if partial(final).exists():
+                with suppress(MexmaError):  # another process has just got it
+                    clear(final)
 
-        What was begun there stays: the stage that began it goes on, or starts anew.
-        """
-        self._record_path(unit.name).unlink(missing_ok=True)
-        output = self.path / unit.output
-        if output.is_dir():
-            shutil.rmtree(output)  # all in here is a run's
-        else:
-            output.unlink(missing_ok=True)
-        make_parent(output)
-        return output
+    def _place(self, unit: Unit) -> Path:
+        """What the workplace of a unit is that of; the stage has one of its own in it."""
+        output = behind_link(self.path / unit.output)
+        return output.with_name(f"{output.name}.unit")
 
 
-def content_of(path: Path) -> str:
-    """A checksum of an output, without what does not matter to those who read it."""
-    if path.is_file():
-        return checksum_file(path)
-    if kind_of(path) == "embeddings":
-        return content_checksum(EmbeddingStore.open(path))
-    return fingerprint({file.name: checksum_file(file) for file in sorted(path.iterdir())})
+def _files(made: Path, output: str) -> dict[str, str]:
+    """The files of an output, by what they are called in the run's folder, with their checksums."""
+    if made.is_file():
+        return {output: checksum_file(made)}
+    if kind_of(made) == "embeddings":
+        shards = EmbeddingStore.open(made).manifest.shards
+        found = {file.name: file.checksum for shard in shards for file in files_of(shard)}
+        found[MANIFEST] = checksum_file(made / MANIFEST)
+    else:
+        paths = [path for path in sorted(made.rglob("*")) if path.is_file()]
+        found = {
+            path.relative_to(made).as_posix(): checksum_file(path)
+            for path in paths
+            if not OF_SYSTEMS.fullmatch(path.name)
+        }
+    return {f"{output}/{name}": checksum for name, checksum in found.items()}
+
+
+def _content(made: Path, files: Mapping[str, str]) -> str:
+    """A checksum of an output, without what does not matter to those who read it.
+
+    Args:
+        files: What `_files` found, or some of it.
+    """
+    if made.is_file():
+        (checksum,) = files.values()
+        return checksum
+    if kind_of(made) == "embeddings":
+        return content_checksum(EmbeddingStore.open(made))
+    return fingerprint({Path(name).name: checksum for name, checksum in files.items()})
+
+
+def _says(path: Path, content: object) -> bool:
+    try:
+        return bool(read_json(path) == content)
+    except MexmaError:
+        return False
+
+
+def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:
+    """When the files of the user's that a unit reads were last written to, and how long they are.
+
+    Raises:
+        MexmaError: One is not what the plan was made of.
+    """
+    found = {}
+    for name, checksum in (unit.files | unit.model).items():
+        path = Path(name)
+        info = path.stat() if path.is_file() else None
+        if info is None or checksum_file(path) != checksum:
+            raise changed(name)
+        found[name] = info.st_size, info.st_mtime_ns, info.st_ctime_ns
+    return found
+
+
+def changed(name: str) -> MexmaError:
+    """The error of a file of the user's that is another one than the plan was made of."""
+    return MexmaError(f"{name} has changed while the run went on", "run the same command again")
 
 
 def read_unit(todo: Path) -> Unit:

@@ -10,9 +10,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mexma_cli.files import write_json_atomic
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, write_json_atomic
 from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only_worker, read_unit
+from mexma_cli.stages.run.units import (
+    ANEW,
+    Record,
+    RunFolder,
+    Unit,
+    changed,
+    only_worker,
+    read_unit,
+    state_of_files,
+)
 from mexma_cli.store.arrays import check_content
 
 if TYPE_CHECKING:
@@ -50,16 +60,23 @@ class Task:
         assert record is not None, name
         return record
 
-    def input(self, name: str) -> Path:
-        """The output of the unit that is this input. A file is compared with its checksum.
+    def input(self, name: str, file: str | None = None) -> Path:
+        """The output of the unit that is this input, or a file of it, compared with its checksum. Of a folder
+        with a manifest only that is: who reads the rest compares it with the manifest.
 
         Raises:
-            MexmaError: It is damaged.
+            MexmaError: It is damaged or missing.
         """
         record = self.record(name)
-        path = self.folder.path / record.output
-        if path.is_file():
-            check_content(path, record.checksum, _AGAIN)
+        path, files = self.folder.path / record.output, list(record.files)
+        if file is not None:
+            path, files = path / file, [f"{record.output}/{file}"]
+        elif (manifest := f"{record.output}/{MANIFEST}") in files:
+            files = [manifest]
+        for one in files:
+            if not (self.folder.path / one).is_file():
+                raise MexmaError(f"{self.folder.path / one} is missing", "run again: it is made anew")
+            check_content(self.folder.path / one, record.files[one], ANEW)
         return path
 
     def store(self, name: str) -> EmbeddingStore:
@@ -93,7 +110,6 @@ Work = Callable[[Task], dict[str, Any]]
 """Writes the task's output, and returns the facts for its record."""
 
 WORK: dict[str, Work] = {}
-_AGAIN = "remove it, and run again: it is made anew"
 
 
 def _work(function: Work) -> Work:
@@ -113,12 +129,15 @@ def perform(run: Path, todo: Path) -> Record:
     """
     folder, unit = RunFolder(run), read_unit(todo)
     with only_worker(todo):
-        record = folder.done(unit)
-        if record is not None and content_of(folder.path / record.output) == record.checksum:
+        if (record := folder.done(unit, whole=True)) is not None:
             return record
-        started = time.monotonic()
-        facts = WORK[unit.work](Task(folder, unit, folder.clear(unit)))
-        return folder.finish(unit, facts, time.monotonic() - started)
+        key, state, started = folder.key(unit), state_of_files(unit), time.monotonic()
+        with folder.making(unit, key) as made:
+            facts = WORK[unit.work](Task(folder, unit, made))
+            for name, now in state_of_files(unit).items():
+                if now != state[name]:  # it may have been another one for a moment
+                    raise changed(name)
+            return folder.finish(unit, key, made, facts, time.monotonic() - started)
 
 
 @_work
@@ -139,7 +158,7 @@ def split(task: Task) -> dict[str, Any]:
         fields=(how["text_field"], how["id_field"]),
         rejects=how["rejects"],
     )
-    task.output.mkdir()
+    task.output.mkdir(exist_ok=True)
     rejects = task.output / f"{language}.rejects.zst" if how["rejects"] else None
     outputs = SplitOutputs(task.output / f"{language}.txt.zst", rejects)
     inputs = find_inputs(list(task.unit.files), language)
@@ -163,15 +182,15 @@ def cut(task: Task) -> dict[str, Any]:
 
 def _sentences(task: Task, name: str, what: str = "txt") -> Path:
     """A file of an input that `split` made: `txt` or `docs`."""
-    (path,) = task.input(name).glob(f"*.{what}.zst")
-    return path
+    (file,) = (file for file in task.record(name).files if file.endswith(f".{what}.zst"))
+    return task.input(name, Path(file).name)
 
 
 @_work
 def embed(task: Task) -> dict[str, Any]:
     """A piece of a text as a store."""
     piece = task.input("text") / task.settings["piece"]
-    check_content(piece, task.settings["checksum"], _AGAIN)
+    check_content(piece, task.settings["checksum"], ANEW)
     return _embed(task, piece, piece.name)
 
 
@@ -281,7 +300,8 @@ def look_up(task: Task) -> dict[str, Any]:
     own = side_of(task.store(side), task.input(f"{side}_rows"), Span(*task.settings["rows"]))
     looking = Looking(effort["hits"], effort["parameters"][place], task.settings["k"])
     spans = [Span(*span) for span in task.settings["spans"]]
-    return {"files": write_found(own, _indexed(task, sides[1 - place]), looking, spans, task.output)}
+    write_found(own, _indexed(task, sides[1 - place]), looking, spans, task.output)
+    return {}
 
 
 @_work
@@ -292,8 +312,7 @@ def score_tile(task: Task) -> dict[str, Any]:
 
     found = []
     for name, place in zip(("source_found", "target_found"), task.settings["place"][::-1], strict=True):
-        found.append(task.input(name) / found_in(place))
-        check_content(found[-1], task.record(name).facts["files"][place], _AGAIN)
+        found.append(task.input(name, found_in(place)))
     spans = Span(*task.settings["source"]), Span(*task.settings["target"])
     stores = task.store("source"), task.store("target")
     kept = task.input("source_rows"), task.input("target_rows")
@@ -368,7 +387,7 @@ def mine(task: Task) -> dict[str, Any]:
     how = MineSettings.model_validate(settings["mine"])
     if "threshold" in task.unit.inputs:
         how = how.but(threshold=task.record("threshold").facts["threshold"])
-    task.output.mkdir()
+    task.output.mkdir(exist_ok=True)
     neighbours = task.neighbours(how.k)
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
@@ -408,7 +427,7 @@ def align(task: Task) -> dict[str, Any]:
     languages = settings["languages"][0], settings["languages"][1]
     files = outputs_of(task.output / settings["name"], settings["format"], languages)
     docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
-    task.output.mkdir()
+    task.output.mkdir(exist_ok=True)
     job = AlignJob(
         DocumentInputs(task.input("source"), task.input("target"), docs),
         languages,
@@ -442,8 +461,9 @@ def keep(task: Task) -> dict[str, Any]:
     from mexma_cli.text.rules import chosen_limits
 
     how, settings = task.settings["filter"], task.settings
-    (pairs,) = task.input("pairs").iterdir()
-    task.output.mkdir()
+    (file,) = task.record("pairs").files
+    pairs = task.input("pairs", Path(file).name)
+    task.output.mkdir(exist_ok=True)
     job = FilterJob(
         (pairs,),
         (settings["languages"][0], settings["languages"][1]),
