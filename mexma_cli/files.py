@@ -271,7 +271,7 @@ def check_own(folder: Path, names: Names) -> None:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a name is that of something below a folder, written in the one way that names in manifests are."""
+    """Whether a name leads to something below its folder, and is written as names in manifests are."""
     path = PurePosixPath(name)
     odd = {"", ".", ".."} & {name, *path.parts} or {"\\", "\0"} & set(name)
     return not odd and not path.is_absolute() and str(path) == name

@@ -10,13 +10,13 @@ from typing import Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
-from mexma_cli.formats.bitext import formats
+from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.recipe.corpus import CorpusFilter, Splitting
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
-from mexma_cli.stages.run.units import BITEXT, Record, Unit
+from mexma_cli.stages.run.units import BITEXT, REJECTS, Record, Unit
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 
@@ -68,6 +68,11 @@ class Selection:
         what = "filtered" if recipe.filter else "pairs"
         wanted = self.only is None or self.only == last
         return [f"{'-'.join(pair)}/{what}" for pair in recipe.language_pairs()] if wanted else []
+
+    @property
+    def everything(self) -> bool:
+        """Whether all is wanted that the recipe has."""
+        return self.only is None and not self.pairs
 
     def of(self, units: list[Unit]) -> list[Unit]:
         """The wanted units of a plan. The beginning of what is not known yet is always wanted."""
@@ -298,6 +303,17 @@ def _pairs_folder(recipe: CorpusRecipe, pair: tuple[str, str]) -> str:
     """Where pairs that were mined or aligned are: with the results, or where they wait for the filter."""
     name = "-".join(pair)
     return f"{BITEXT}/{name}" if recipe.filter is None else f"{name}/pairs"
+
+
+def results_of(recipe: CorpusRecipe) -> list[str]:
+    """The files of sentence pairs that a run makes, by their paths in its folder."""
+    found = []
+    for pair in recipe.language_pairs():
+        written, folder = _written(recipe, pair), Path(BITEXT, "-".join(pair))
+        found += outputs_of(folder / written["name"], written["format"], pair)
+        if recipe.filter is not None and recipe.filter.rejects:
+            found.append(folder / REJECTS)
+    return list(map(str, found))
 
 
 def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +21,6 @@ from mexma_cli.errors import MexmaError, installed_by, require
 from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
-    checksum_file,
     commit,
     fingerprint,
     fsync_file,
@@ -29,12 +28,16 @@ from mexma_cli.files import (
     no_space_as_message,
     partial,
     read_json,
+    stays_inside,
     workplace,
     write_json_atomic,
 )
 from mexma_cli.languages import UNSTATED
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.recipe.corpus import LanguageText
+from mexma_cli.stages.mine.thresholds import FILE
+from mexma_cli.stages.run.page import PAGE
+from mexma_cli.stages.run.units import ANEW, BITEXT
 from mexma_cli.stages.split.inputs import with_text
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,11 @@ _HADOOP = "install Java and Hadoop, and set JAVA_HOME, HADOOP_HOME and CLASSPATH
 _OF_A_FILE = ("size", "mtime", "modify", "ETag", "Last-Modified")
 """What file systems say of a file's content, for those that know more than its size. fsspec's own key is also
 of the last access with SFTP, and never changes with HTTP."""
+
+
+_NAMES = re.compile(rf"{BITEXT}/[^/]+/[^/]+|{re.escape(PAGE)}|{re.escape(FILE)}", re.DOTALL)
+"""Of all that runs send."""
+_IN_WORK = f"{MANIFEST}.partial"
 
 
 def is_remote(path: str) -> bool:
@@ -239,63 +247,120 @@ class _Begun:
         self._digest.update(block)
 
 
-def check_destination(url: str) -> None:
+def check_destination(url: str, names: Collection[str]) -> None:
     """Find out before the work that a URL can be reached, and that nothing else is there.
+
+    Args:
+        names: Below the URL, of what may be sent.
 
     Raises:
         MexmaError: As `send`; whether it may be written to, only writing tells.
     """
     with _file_system(url) as (system, place):
-        _sums_there(system, f"{place.rstrip('/')}/{MANIFEST}", url)
+        _sent(system, place.rstrip("/"), url, names)
 
 
-def send(files: Mapping[str, Path], url: str) -> None:
+def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) -> None:
     """Copy files to a URL: all of them or, after an error, none; a manifest with their checksums comes last.
 
-    Nothing is copied that the manifest there says is the same. Files of an earlier run that this one does not
-    have are removed when the new ones are there.
+    Nothing is copied that the manifest there says is the same. What was copied is read again, and compared.
+    A list of what is in work is there meanwhile: after a kill it tells what is ours.
 
     Args:
-        files: Names below the URL -> what has them.
+        files: Names below the URL -> what has them, and its checksum.
+        whole: Files that an earlier run has sent, and this one does not have, are removed at the end.
 
     Raises:
-        MexmaError: It cannot be written.
+        MexmaError: It cannot be written, something else has one of the names, or a file is damaged.
     """
-    sums = {name: checksum_file(path) for name, path in files.items()}
+    sums = {name: checksum for name, (_, checksum) in files.items()}
     with _file_system(url) as (system, place):
         place = place.rstrip("/")
-        manifest = f"{place}/{MANIFEST}"
-        before = _sums_there(system, manifest, url)
-        there = {name for name in before if system.exists(f"{place}/{name}")}
-        new = {name: sum_ for name, sum_ in sums.items() if name not in there or before[name] != sum_}
-        if new:
+        before, begun = _sent(system, place, url, sums)
+        there = {name for name in before | begun if system.exists(f"{place}/{name}")}
+        # What was in work may be there or not, and old or new.
+        new = {name for name in sums if name not in there or name in begun or before[name] != sums[name]}
+        gone = there - sums.keys() if whole else set()
+        after = {name: before.get(name, "") for name in there - gone} | sums
+        if new or gone:
             system.makedirs(place, exist_ok=True)
+            with system.open(f"{place}/{_IN_WORK}", "wb") as file:
+                file.write(_manifest(dict.fromkeys(new | gone | begun.keys(), "")))
             with system.transaction:
-                for name in new:
-                    system.makedirs(f"{place}/{name}".rpartition("/")[0], exist_ok=True)
-                    with files[name].open("rb") as source, system.open(f"{place}/{name}", "wb") as file:
-                        shutil.copyfileobj(source, file, _COPY)
-        if before != sums:
-            system.pipe_file(manifest, _manifest(sums))
-        for name in there - set(sums):
+                try:
+                    for name in sorted(new):
+                        _upload(system, *files[name], f"{place}/{name}")
+                except BaseException:  # nothing is there yet
+                    if not begun:
+                        system.rm_file(f"{place}/{_IN_WORK}")
+                    raise
+            system.invalidate_cache()
+            for name in sorted(new):
+                with system.open(f"{place}/{name}", "rb") as file:
+                    if _copied_bytes(file) != sums[name]:
+                        raise MexmaError(
+                            f"{url}/{name} is not what was sent there", "run the same command again"
+                        )
+        if before != after:
+            system.pipe_file(f"{place}/{MANIFEST}", _manifest(after))
+        for name in sorted(gone):
             system.rm_file(f"{place}/{name}")
+        if new or gone or begun:
+            system.rm_file(f"{place}/{_IN_WORK}")
+
+
+def _upload(system: Any, path: Path, checksum: str, there: str) -> None:
+    system.makedirs(there.rpartition("/")[0], exist_ok=True)
+    with path.open("rb") as source, system.open(there, "wb") as file:
+        if _copied_bytes(source, file) != checksum:
+            raise MexmaError(f"{path} is damaged: it is not what the run has made", ANEW)
+
+
+def _copied_bytes(source: IO[bytes], to: IO[bytes] | None = None) -> str:
+    """The checksum of a file that is read, and perhaps copied."""
+    digest = xxhash.xxh3_128()
+    while block := source.read(_COPY):
+        digest.update(block)
+        if to is not None:
+            to.write(block)
+    return digest.hexdigest()
 
 
 def _manifest(sums: Mapping[str, str]) -> bytes:
     return (json.dumps({"kind": "corpus", "files": sums}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _sums_there(system: Any, manifest: str, url: str) -> dict[str, str]:
-    """Names and checksums in a manifest that `send` wrote; none where there is none."""
+def _sent(system: Any, place: str, url: str, names: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Names of what runs have sent, with checksums, and of what was in work when one was killed.
+
+    Raises:
+        MexmaError: A manifest there is of something else, or something else has one of the names.
+    """
+    system.invalidate_cache()
+    before, begun = (_listed(system, f"{place}/{name}", f"{url}/{name}") for name in (MANIFEST, _IN_WORK))
+    for name in sorted(set(names) - before.keys() - begun.keys()):
+        if system.exists(f"{place}/{name}"):
+            raise MexmaError(
+                f"{url}/{name} was not sent by a run, and would be replaced",
+                "move it away, or name another `output.to`",
+            )
+    return before, begun
+
+
+def _listed(system: Any, manifest: str, url: str) -> dict[str, str]:
+    """What a manifest that `send` wrote lists; nothing where there is none."""
     if not system.exists(manifest):
         return {}
     try:
         found = json.loads(system.cat_file(manifest))
-        if found["kind"] == "corpus":
-            return dict(found["files"])
-    except (ValueError, KeyError, TypeError):
+        files = dict[str, str](found["files"]) if found["kind"] == "corpus" else {"": ""}
+        if all(stays_inside(name) and _NAMES.fullmatch(name) for name in files):
+            return files
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise MexmaError(f"{url}/{MANIFEST} is of something else, and results would go beside it", "name another")
+    raise MexmaError(
+        f"{url} is of something else, and results would go beside it", "name another `output.to`"
+    )
 
 
 @contextmanager

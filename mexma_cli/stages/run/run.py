@@ -14,11 +14,11 @@ import yaml
 
 from mexma_cli import limited_yaml
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import is_held, make_parent, only_writer, read_json
+from mexma_cli.files import checksum_file, is_held, make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe, load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
-from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings, inputs_of, plan
+from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
 from mexma_cli.stages.run.units import RunFolder, Unit, foreign
@@ -54,7 +54,7 @@ def run_corpus(
     check_settings(recipe)
     chosen = chosen or Selection()
     if recipe.output.to is not None:
-        check_destination(recipe.output.to)
+        check_destination(recipe.output.to, [*results_of(recipe), PAGE, FILE])
     wanted, folder = chosen.narrowed(recipe), RunFolder(Path(recipe.run))
     _check_place(folder, recipe)
     wanted = with_copies(wanted)
@@ -86,7 +86,7 @@ def run_corpus(
             f"what is done is kept; mend it, and the same command does the rest ({folder.path / PAGE})",
         )
     if recipe.output.to is not None:
-        send(_results(recipe, progress), recipe.output.to)
+        send(_results(folder, progress), recipe.output.to, whole=chosen.everything)
     return progress
 
 
@@ -130,18 +130,22 @@ def _says(path: Path, recipe: CorpusRecipe) -> bool:
     return False
 
 
-def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
-    """What a run is done for, by its path in the run's folder."""
-    run = Path(recipe.run)
-    files = [file for folder in outputs(recipe, progress.units.values()) for file in sorted(folder.iterdir())]
-    files += [path for name in (PAGE, FILE) if (path := run / name).is_file()]
-    return {path.relative_to(run).as_posix(): path for path in files}
+def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str]]:
+    """What a run is done for, by its path in the run's folder, and with its checksum."""
+    records = [folder.record(unit.name) for unit in progress.units.values() if unit.is_result]
+    sums = {name: checksum for record in records if record for name, checksum in record.files.items()}
+    sums |= {name: checksum_file(path) for name in (PAGE, FILE) if (path := folder.path / name).is_file()}
+    return {name: (folder.path / name, checksum) for name, checksum in sums.items()}
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
     """Put all thresholds into one file, for `mexma mine --threshold auto`; warn where precision is vague."""
     tuned = [unit for unit in progress.units.values() if unit.work == "tune" and progress.is_done(unit.name)]
-    found = [KnownThreshold.model_validate(read_json(folder.path / unit.output)) for unit in tuned]
+    records = [record for unit in tuned if (record := folder.record(unit.name))]
+    found = [
+        KnownThreshold(**{key: record.facts[key] for key in KnownThreshold.model_fields})
+        for record in records
+    ]
     for one in found:
         low, high = one.precision_interval
         if high - low > _VAGUE:
@@ -172,4 +176,4 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:
     """The folders of the sentence pairs that a run made."""
-    return [Path(recipe.run) / unit.output for unit in units if unit.output.startswith(f"{BITEXT}/")]
+    return [Path(recipe.run) / unit.output for unit in units if unit.is_result]

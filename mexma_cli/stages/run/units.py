@@ -53,6 +53,8 @@ from mexma_cli.store.neighbours import content_checksum
 FORMAT_VERSION = 1
 BITEXT = "bitext"
 """The folder of results in a run's folder: a folder for each language pair."""
+REJECTS = "rejects.tsv.zst"
+"""There, what the filter drops."""
 ANEW = "remove it, and run again: it is made anew"
 """What to do about a damaged output."""
 
@@ -118,7 +120,7 @@ class Record(Frozen):
     """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
     output: Inside
     files: dict[Inside, str] = Field(default_factory=dict)
-    """Those of the output, with their checksums. Records of older versions have none, see `RunFolder.begin`."""
+    """Those of the output, with their checksums; older records have none, see `RunFolder.begin`."""
     checksum: str
     """Of the output's content."""
     facts: dict[str, Any]
@@ -432,7 +434,7 @@ def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:
     Raises:
         MexmaError: One is not what the plan was made of.
     """
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for name, checksum in (unit.files | unit.model).items():
         path = Path(name)
         info = path.stat() if path.is_file() else None

@@ -15,6 +15,7 @@ from mexma_cli.files import MANIFEST, write_json_atomic
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.run.units import (
     ANEW,
+    REJECTS,
     Record,
     RunFolder,
     Unit,
@@ -470,7 +471,7 @@ def keep(task: Task) -> dict[str, Any]:
         FilterSettings(chosen_limits(how["on"], how["off"]), (), how["lid"], task.lid_model),
         task.output / settings["name"],
         settings["format"],
-        task.output / "rejects.tsv.zst" if how["rejects"] else None,
+        task.output / REJECTS if how["rejects"] else None,
     )
     found, changed = filter_files(job)
     return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}

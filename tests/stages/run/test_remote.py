@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,9 +11,10 @@ import fsspec
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import partial
+from mexma_cli.files import checksum_file, partial
 from mexma_cli.stages.run import remote
-from mexma_cli.stages.run.remote import fetch, send
+from mexma_cli.stages.run.plan import Selection
+from mexma_cli.stages.run.remote import check_destination, fetch, send
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from tests.corpora import InThisProcess, corpus
@@ -161,34 +163,177 @@ def test_what_a_file_system_lacks_is_said_in_a_line(monkeypatch: pytest.MonkeyPa
     assert "install Java" in str(raised.value.hint)
 
 
-def test_all_results_go_or_none_and_old_ones_are_replaced(
-    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).write_text(name)
-    files = {name: tmp_path / name for name in ("one", "two")}
-    send(files, "memory://found")
-    before = below(memory, "/found/")
-    (tmp_path / "one").write_text("other")
+PAIRS, MORE = "bitext/a-b/a-b.tsv", "bitext/a-c/a-c.tsv"
+
+
+def made(folder: Path, **texts: str) -> dict[str, tuple[Path, str]]:
+    """Results of a run: the pairs `one` and `more`, and the page, as they are wanted."""
+    names = {"one": PAIRS, "more": MORE, "page": "report.html"}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {names[name]: (folder / name, checksum_file(folder / name)) for name in texts}
+
+
+def breaking(memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let a file's writing fail."""
     opened = type(memory).open
 
-    def breaking(self: object, path: str, mode: str = "rb", **how: object) -> object:
-        if path.endswith("three"):
+    def broken(self: object, path: str, mode: str = "rb", **how: object) -> object:
+        if path.endswith(name) and mode == "wb":
             raise ConnectionResetError("reset")
         return opened(memory, path, mode, **how)
 
-    monkeypatch.setattr(type(memory), "open", breaking)
+    monkeypatch.setattr(type(memory), "open", broken)
+
+
+def test_all_results_go_or_none_and_old_ones_are_replaced(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(made(tmp_path, one="one", page="page"), "memory://found")
+    before = below(memory, "/found/")
+    breaking(memory, monkeypatch, MORE)
     with pytest.raises(MexmaError, match="memory://found: ConnectionResetError: reset"):
-        send({**files, "sub/three": tmp_path / "two"}, "memory://found")
+        send(made(tmp_path, one="other", page="page", more="more"), "memory://found")
     assert below(memory, "/found/") == before
     monkeypatch.undo()
-    send({"one": files["one"]}, "memory://found")
-    assert sorted(below(memory, "/found/")) == ["manifest.json", "one"]
-    assert memory.cat_file("/found/one") == b"other"
+    send(made(tmp_path, one="other"), "memory://found")
+    assert sorted(below(memory, "/found/")) == [PAIRS, "manifest.json"]
+    assert memory.cat_file(f"/found/{PAIRS}") == b"other"
+    send(made(tmp_path, more="more"), "memory://found", whole=False)
+    assert json.loads(memory.cat_file("/found/manifest.json"))["files"].keys() == {PAIRS, MORE}
+    assert memory.cat_file(f"/found/{PAIRS}") == b"other"
 
 
-def test_results_do_not_go_beside_another_manifest(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    memory.pipe_file("/store.emb/manifest.json", b'{"kind": "embeddings"}')
-    (tmp_path / "one").write_text("one")
+@pytest.mark.parametrize("until", [PAIRS, MORE, "manifest.json", "the end"])
+def test_a_killed_sending_is_done_again(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: str
+) -> None:
+    """Some files are there, and their manifest is not; then the recipe is what it was before."""
+    send(made(tmp_path, one="one", page="page"), "memory://found")
+    before = below(memory, "/found/")
+    monkeypatch.setattr(type(memory), "transaction", nullcontext())
+    breaking(memory, monkeypatch, until)
+    monkeypatch.setattr(type(memory), "rm_file", lambda *_: None)  # there is no time for it
+    with suppress(MexmaError):
+        send(made(tmp_path, one="other", more="more"), "memory://found")
+    assert below(memory, "/found/") != before
+    monkeypatch.undo()
+    send(made(tmp_path, one="one", page="page"), "memory://found")
+    assert below(memory, "/found/") == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "../victim.txt",
+            "/victim.txt",
+            "..\\victim.txt",
+            "",
+            ".",
+            "..",
+            "own.txt",
+            "bitext/../../victim.txt",
+        ),
+        *("bitext/a-b/../../../victim.txt", "manifest.json", "bitext/a-b", "bitext//a-b/x", "bitext/a-b/x/y"),
+        *("memory://victim.txt", "bitext/a-b/..", "bitext/a\\b/x", "report.html/", "./report.html"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_names_in_a_manifest_lead_nowhere_else(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, kind: str, name: str
+) -> None:
+    system = fsspec.filesystem(kind)
+    root = "/there" if kind == "memory" else f"{tmp_path}/there"
+    url = f"{kind}://{root}/found"
+    for own in ("victim.txt", "found/own.txt", "found/bitext/a-b/x"):
+        system.makedirs(f"{root}/{own}".rpartition("/")[0], exist_ok=True)
+        system.pipe_file(f"{root}/{own}", b"own")
+    for manifest in ("manifest.json", "manifest.json.partial"):
+        listed = json.dumps({"kind": "corpus", "files": {name: "0"}}).encode()
+        system.pipe_file(f"{root}/found/{manifest}", listed)
+        before = below(system, f"{root}/")
+        with pytest.raises(MexmaError, match=rf"found/{manifest} is of something else"):
+            check_destination(url, [])
+        with pytest.raises(MexmaError, match=rf"found/{manifest} is of something else"):
+            send(made(tmp_path, one="one"), url)
+        assert below(system, f"{root}/") == before
+        system.rm_file(f"{root}/found/{manifest}")
+
+
+@pytest.mark.parametrize(
+    "held",
+    [b"my own", b"{}", b"[]", b'{"kind": "embeddings"}', b'{"kind": "corpus"}', b'{"files": {}}', b"\xff"],
+)
+def test_results_do_not_go_beside_another_manifest(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, held: bytes
+) -> None:
+    memory.pipe_file("/store.emb/manifest.json", held)
     with pytest.raises(MexmaError, match=r"memory://store.emb/manifest.json is of something else"):
-        send({"one": tmp_path / "one"}, "memory://store.emb")
+        send(made(tmp_path, one="one"), "memory://store.emb")
+    assert below(memory, "/store.emb/") == {"manifest.json": held}
+
+
+@pytest.mark.parametrize(
+    "name", ["report.html", "thresholds.json", "bitext/fra_Latn-eng_Latn/rejects.tsv.zst"]
+)
+def test_a_file_that_was_not_sent_there_is_named_before_the_work(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, tiny_encoder: Path, name: str
+) -> None:
+    where = {"output": {"to": "memory://found"}, "filter": {"rejects": True}}
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], **where)
+    memory.pipe_file(f"/found/{name}", b"my own")
+    memory.pipe_file("/found/bitext/fra_Latn-eng_Latn/notes.txt", b"my own")
+    before = below(memory, "/found/")
+    with pytest.raises(MexmaError, match=f"memory://found/{name} was not sent by a run"):
+        run_corpus(recipe, InThisProcess)
+    assert not (tmp_path / "run").exists() and below(memory, "/found/") == before
+    with pytest.raises(MexmaError, match=f"memory://found/{name} was not sent by a run"):
+        send({name: (tmp_path / "eng.txt", "")}, "memory://found")
+    assert below(memory, "/found/") == before
+
+
+def test_what_is_sent_is_compared_here_and_there(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(made(tmp_path, one="one"), "memory://found")
+    before = below(memory, "/found/")
+    files = made(tmp_path, one="two")
+    (tmp_path / "one").write_text("twO")
+    with pytest.raises(MexmaError, match="one is damaged: it is not what the run has made"):
+        send(files, "memory://found")
+    assert below(memory, "/found/") == before
+
+    opened = type(memory).open
+
+    def flipping(self: object, path: str, mode: str = "rb", **how: object) -> BinaryIO:
+        found = opened(memory, path, mode, **how)
+        if mode == "wb" and path.endswith(".tsv"):
+            write = found.write
+            found.write = lambda block: write(block[:-1] + b"?")
+        return found  # type: ignore[no-any-return]
+
+    files = made(tmp_path, one="two")
+    monkeypatch.setattr(type(memory), "open", flipping)
+    with pytest.raises(MexmaError, match=rf"memory://found/{PAIRS} is not what was sent there"):
+        send(files, "memory://found")
+    assert memory.cat_file("/found/manifest.json") == before["manifest.json"]
+    monkeypatch.undo()
+    send(files, "memory://found")
+    assert memory.cat_file(f"/found/{PAIRS}") == b"two"
+
+
+def test_a_part_of_a_run_leaves_what_others_have_sent(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, tiny_encoder: Path
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs="eng", output={"to": "memory://found"})
+    run_corpus(recipe, InThisProcess)
+    before = below(memory, "/found/")
+    for part in (Selection("embed"), Selection(pairs=(("fra_Latn", "eng_Latn"),))):
+        run_corpus(recipe, InThisProcess, chosen=part)
+        now = below(memory, "/found/")
+        assert now.keys() == before.keys() and len(now) == 4
+    run_corpus(
+        corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], output={"to": "memory://found"}), InThisProcess
+    )
+    assert len(below(memory, "/found/")) == 3

@@ -20,12 +20,13 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.stages.run import remote
-from mexma_cli.stages.run.remote import check_destination, fetch, send
+from mexma_cli.stages.run.remote import _file_system, check_destination, fetch, send
 from mexma_cli.stages.run.run import run_corpus
 from tests.corpora import InThisProcess, corpus
 
 pytestmark = pytest.mark.slow
 
+LARGE = "report.html"
 AZURITE = (  # the account that the documentation of Azurite gives
     "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUz"
     "FT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
@@ -116,11 +117,16 @@ def local(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def texts(folder: Path) -> dict[str, Path]:
     """Files to be sent: two small ones in folders, and one of more than one part."""
-    found = {name: folder / "here" / name for name in ("texts/one.txt", "texts/below/two.txt", "large")}
+    found = {name: folder / "here" / name for name in ("bitext/b-c/one.txt", "bitext/a-c/two.txt", LARGE)}
     for name, path in found.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(os.urandom(20 << 20) if name == "large" else f"{name}\n".encode())
+        path.write_bytes(os.urandom(20 << 20) if name == LARGE else f"{name}\n".encode())
     return found
+
+
+def summed(files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
+    """As they are sent: with their checksums."""
+    return {name: (path, checksum_file(path)) for name, path in files.items()}
 
 
 @pytest.mark.parametrize("kind", [s3, ftp, gs, abfs, local])
@@ -128,24 +134,32 @@ def test_what_is_sent_comes_back(kind: object, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(remote, "_RANGE", 8 << 20)
     with kind(tmp_path, monkeypatch) as url:  # type: ignore[operator]
         there, copies = f"{url}/results", tmp_path / "copies"
-        check_destination(there)
         files = texts(tmp_path)
-        send(files, there)
-        check_destination(there)
-        (large,) = fetch(f"{there}/large", copies)
-        assert checksum_file(large) == checksum_file(files["large"])
-        for folder in (f"{there}/texts", f"{there}/texts/"):
+        check_destination(there, files)
+        send(summed(files), there)
+        check_destination(there, files)
+        (large,) = fetch(f"{there}/{LARGE}", copies)
+        assert checksum_file(large) == checksum_file(files[LARGE])
+        for folder in (f"{there}/bitext", f"{there}/bitext/"):
             names = [copy.relative_to(copies).as_posix() for copy in fetch(folder, copies)]
-            assert [name.partition("/texts/")[2] for name in names] == ["below/two.txt", "one.txt"]
-        (one,) = fetch(f"{there}/texts/*.txt", copies)
+            assert [name.partition("/bitext/")[2] for name in names] == ["a-c/two.txt", "b-c/one.txt"]
+        (one,) = fetch(f"{there}/bitext/b-c/*.txt", copies)
         inode = one.stat().st_ino
-        assert fetch(f"{there}/texts/*.txt", copies)[0].stat().st_ino == inode
-        files["texts/one.txt"].write_text("another one\n")
-        send({name: path for name, path in files.items() if name != "large"}, there)
-        for no_file in ("large", "no/such/file", "none*"):
+        assert fetch(f"{there}/bitext/b-c/*.txt", copies)[0].stat().st_ino == inode
+        files["bitext/b-c/one.txt"].write_text("another one\n")
+        del files[LARGE]
+        send(summed(files), there)
+        for no_file in (LARGE, "no/such/file", "none*"):
             with pytest.raises(MexmaError, match="no such file"):
                 fetch(f"{there}/{no_file}", copies)
-        assert fetch(f"{there}/texts/one.txt", copies)[0].read_text() == "another one\n"
+        assert fetch(f"{there}/bitext/b-c/one.txt", copies)[0].read_text() == "another one\n"
+        with _file_system(there) as (system, place):
+            system.pipe_file(f"{place}/{LARGE}", b"my own")
+            with pytest.raises(MexmaError, match=f"{LARGE} was not sent by a run"):
+                check_destination(there, [*files, LARGE])
+            with pytest.raises(MexmaError, match=f"{LARGE} was not sent by a run"):
+                send(summed(texts(tmp_path)), there)
+            assert system.cat_file(f"{place}/{LARGE}") == b"my own"
 
 
 def test_a_run_takes_texts_from_a_bucket_and_sends_pairs_there(
@@ -155,7 +169,8 @@ def test_a_run_takes_texts_from_a_bucket_and_sends_pairs_there(
         here = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
         run_corpus(here, InThisProcess)
         texts = {code: {"input": f"{code}.txt"} for code in ("fra", "eng")}
-        send({text["input"]: tmp_path / text["input"] for text in texts.values()}, f"{url}/texts")
+        for text in texts.values():
+            fsspec.filesystem("s3").put_file(tmp_path / text["input"], f"{url}/texts/{text['input']}")
         where = {"root": f"{url}/texts", "run": str(tmp_path / "far"), "output": {"to": f"{url}/found"}}
         run_corpus(
             corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], languages=texts, **where), InThisProcess
@@ -178,14 +193,14 @@ def test_texts_from_the_web_and_archives(tmp_path: Path) -> None:
     with serving(server.serve_forever, server.shutdown, server.server_close):
         web, copies = f"http://127.0.0.1:{server.server_port}", tmp_path / "copies"
         archive = f"file://{tmp_path}/here/all.zip"
-        for url in (f"{web}/large", f"zip://large::{archive}"):
+        for url in (f"{web}/{LARGE}", f"zip://{LARGE}::{archive}"):
             (large,) = fetch(url, copies)
-            assert checksum_file(large) == checksum_file(files["large"])
-        for url in (f"{web}/texts/*.txt", f"zip://texts/*.txt::{archive}"):
-            assert [copy.read_text() for copy in fetch(url, copies)] == ["texts/one.txt\n"]
-        below = fetch(f"zip://texts::{archive}", copies)
-        assert [copy.read_text() for copy in below] == ["texts/below/two.txt\n", "texts/one.txt\n"]
+            assert checksum_file(large) == checksum_file(files[LARGE])
+        for url in (f"{web}/bitext/b-c/*.txt", f"zip://bitext/b-c/*.txt::{archive}"):
+            assert [copy.read_text() for copy in fetch(url, copies)] == ["bitext/b-c/one.txt\n"]
+        below = fetch(f"zip://bitext::{archive}", copies)
+        assert [copy.read_text() for copy in below] == ["bitext/a-c/two.txt\n", "bitext/b-c/one.txt\n"]
         with pytest.raises(MexmaError, match="no such file"):
             fetch(f"{web}/none", copies)
         with pytest.raises(MexmaError, match="nothing can be written there"):
-            send(files, f"{web}/results")
+            send(summed(files), f"{web}/results")
