@@ -22,6 +22,7 @@ from pathlib import Path
 
 from mexma_cli.executors.local import LocalExecutor
 from mexma_cli.executors.ray import RayExecutor
+from mexma_cli.files import checksum_file
 from mexma_cli.numerics.threads import cores
 from mexma_cli.recipe import RaySettings
 from mexma_cli.stages.run.scheduler import Executor, Scheduler
@@ -61,7 +62,7 @@ def cuts(folder: Path, first: int, count: int) -> list[Unit]:
         text.write_text("".join(f"line {line} of text {number}\n" for line in range(LINES)))
         name = f"{number}/text"
         how = {"name": name, "stage": "split", "work": "cut", "settings": {"lines": 100}, "output": name}
-        units.append(Unit.model_validate({**how, "files": {str(text): str(number)}}))
+        units.append(Unit.model_validate({**how, "files": {str(text): checksum_file(text)}}))
     return units
 
 

@@ -199,6 +199,19 @@ def test_a_folder_gets_its_name_in_place_of_another(
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
 
 
+@pytest.mark.parametrize("name", ["a", "a/b.txt", "a b/ü", "...", "..a"])
+def test_names_that_stay_inside(name: str) -> None:
+    assert stays_inside(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "/a", "//a", "../a", "a/../b", "a/..", "a/", "a//b", "./a", "a/./b", "a\\b", "a\0"],
+)
+def test_names_that_lead_elsewhere_or_are_written_in_another_way(name: str) -> None:
+    assert not stays_inside(name)
+
+
 def test_a_folder_behind_a_link_is_replaced_there(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(Path("disk", "final"))  # not there yet

@@ -13,6 +13,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors import slurm
 from mexma_cli.executors.slurm import SlurmExecutor
+from mexma_cli.files import checksum_file
 from mexma_cli.recipe import SlurmSettings
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
@@ -71,7 +72,12 @@ def cuts(folder: Path, count: int) -> list[Path]:
         text.write_text("" if number == count - 1 else f"{number}\n")
         name = f"{number}/text"
         unit = Unit(
-            name=name, stage="split", work="cut", settings={"lines": 2}, files={str(text): ""}, output=name
+            name=name,
+            stage="split",
+            work="cut",
+            settings={"lines": 2},
+            files={str(text): checksum_file(text)},
+            output=name,
         )
         todo.append(run.announce(unit))
     return todo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,17 @@ def test_other_settings_over_an_unfinished_store(change: dict[str, Any], words: 
     assert content(tmp_path / "a.emb.partial" / "a.emb") == before
     make(tmp_path / "a.emb", overwrite=True, **change)
     assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES
+
+
+@pytest.mark.parametrize("language", ["fra_Latn", "eng_Latn"])
+def test_a_journal_whose_store_is_gone_is_not_believed(language: str, tmp_path: Path) -> None:
+    """Killed when the store had its name; then somebody has removed it."""
+    make(tmp_path / "whole.emb", language=language)
+    make(tmp_path / "a.emb", stop=10)
+    shutil.rmtree(tmp_path / "a.emb.partial/a.emb")
+    make(tmp_path / "a.emb", language=language)
+    assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
+    assert not (tmp_path / "a.emb.partial").exists()
 
 
 def test_a_finished_store_is_not_overwritten_unasked(tmp_path: Path) -> None:

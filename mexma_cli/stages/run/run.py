@@ -61,9 +61,12 @@ def run_corpus(
     inputs = inputs_of(wanted)
     make_parent(folder.path / RECIPE)
     with only_writer(folder.path):
-        folder.begin()
-        if not _says(folder.path / RECIPE, recipe):
-            write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
+        folder.take_over()
+
+        def begin() -> None:
+            folder.begin()
+            if not _says(folder.path / RECIPE, recipe):
+                write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
         def units(record: Records) -> list[Unit]:
             return chosen.of(plan(wanted, inputs, record))
@@ -72,7 +75,7 @@ def run_corpus(
         try:
             goals = chosen.goals(wanted)
             scheduler = Scheduler(folder, units, workers, on_change, chosen.taken, goals)
-            progress = scheduler.run()
+            progress = scheduler.run(begin)
         finally:
             workers.stop()
         _keep_thresholds(folder, progress)

@@ -143,8 +143,11 @@ class Scheduler:
         self._tries: Counter[str] = Counter()
         self._told = 0.0
 
-    def run(self) -> Progress:
+    def run(self, begin: Callable[[], object] = lambda: None) -> Progress:
         """Do all that can be done; what fails, and what needs it, is left and named.
+
+        Args:
+            begin: Called before the first unit is handed in, when nothing is in the way.
 
         Raises:
             MexmaError: Something that is not the run's is where an output goes: nothing is changed then.
@@ -155,6 +158,7 @@ class Scheduler:
             for unit in self._plan(lambda name: self._folder.record(name) or _LIKELY):
                 if not self.progress.is_done(unit.name):
                     self._folder.owned(unit)
+            begin()
             self._submit()
             while self.progress.running:
                 for ended in self._executor.ended(_SECONDS):

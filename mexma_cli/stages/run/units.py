@@ -120,7 +120,7 @@ class Record(Frozen):
     """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
     output: Inside
     files: dict[Inside, str] = Field(default_factory=dict)
-    """Those of the output, with their checksums; older records have none, see `RunFolder.begin`."""
+    """Those of the output, with their checksums; older records have none, see `RunFolder.take_over`."""
     checksum: str
     """Of the output's content."""
     facts: dict[str, Any]
@@ -173,15 +173,18 @@ class RunFolder:
                     raise foreign(path)
 
     def begin(self) -> None:
-        """Mark the folder as a run's. Records of older versions get lists of their outputs' files.
+        """Mark the folder as a run's."""
+        make_folder(self.path / "units")
+        (self.path / "units" / MARK).touch()
+
+    def take_over(self) -> None:
+        """Give records of older versions, which made no mark, lists of their outputs' files.
 
         Raises:
             MexmaError: Such an output is not as it was made.
         """
-        mark = self.path / "units" / MARK
-        if mark.is_file():
+        if (self.path / "units" / MARK).is_file():
             return
-        make_folder(mark.parent)
         right, wrong = set(), []
         for unit, record in self._records():
             output = self.path / record.output
@@ -199,7 +202,6 @@ class RunFolder:
         for output in wrong:
             if output not in right:  # else it is of another unit now
                 raise MexmaError(f"{output} is not as this run has made it, or holds more", ANEW)
-        mark.touch()
 
     def todo(self, unit: str) -> Path:
         """The file that describes a unit to a worker."""
@@ -368,17 +370,17 @@ class RunFolder:
             checksum=_content(made, files),
             facts=facts,
             seconds=round(seconds, 3),
-        )
+        ).sealed()
         self._keep(unit.name, record.sealed(key="", files=own | files))
         for left in output.glob("*.partial"):  # in which an older version was killed
             clear(left.with_suffix(""))
         commit(output, made=made, own={Path(name).name for name in own})
-        self._keep(unit.name, record.sealed())
+        self._keep(unit.name, record)
         return record
 
     def tidy(self, unit: Unit) -> None:
         """Remove the workplaces that a killed worker has left of a unit that is done."""
-        for final in (self._place(unit), self.path / unit.output):
+        for final in (self._place(unit), self.path / unit.output, self._record_path(unit.name)):
             if partial(final).exists():
                 with suppress(MexmaError):  # another process has just got it
                     clear(final)

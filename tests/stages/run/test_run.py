@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shutil
 from collections import Counter
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.recipe import CorpusRecipe, load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
@@ -20,6 +21,7 @@ from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.text.lines import read_lines
 from tests.command import fails, ok, run
 from tests.corpora import LINES, InThisProcess, corpus
+from tests.stages.run.test_units import forget
 
 EXAMPLES = Path(__file__).parents[3] / "examples/spa-eng"
 PAIRS = ("fra_Latn-deu_Latn", "fra_Latn-eng_Latn", "deu_Latn-eng_Latn")
@@ -221,6 +223,128 @@ def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
     tile.unlink()
     done(copy)
     assert (Path(copy.run) / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").is_file()
+
+
+FLIPPED = "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"
+
+
+def test_a_changed_byte_in_pairs_is_found_by_the_same_command(copy: CorpusRecipe) -> None:
+    pairs = Path(copy.run) / FLIPPED
+    good = pairs.read_bytes()
+    pairs.write_bytes(good.replace(b"e", b"f", 1))
+    to = copy.output.model_copy(update={"to": f"file://{copy.root}/sent"})
+    with pytest.raises(MexmaError, match=r"^1 unit failed, .*: fra_Latn-eng_Latn/pairs$"):
+        done(copy.model_copy(update={"output": to}))
+    assert "eng_Latn.tsv is damaged: its checksum" in status_of(copy)["failed"]["fra_Latn-eng_Latn/pairs"]
+    assert pairs.read_bytes() != good and not Path(copy.root, "sent").exists()
+    pairs.unlink()
+    assert done(copy)[1].did == ["fra_Latn-eng_Latn/pairs"]
+    assert pairs.read_bytes() == good
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+NOTES = (
+    "notes.txt",
+    "bitext/notes.txt",
+    "bitext/fra_Latn-eng_Latn/notes.txt",
+    "eng_Latn/eng_Latn.emb/notes.txt",
+)
+
+
+def test_notes_in_a_finished_run_stay(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    run, root = Path(copy.run), Path(copy.root)
+    for name in NOTES:
+        (run / name).write_text("my notes\n")
+    done(copy)  # nothing is done, and nothing is in the way
+    before = everything(run)
+    assert set(NOTES) <= before.keys()
+    changed = corpus(root, tiny_encoder, mine={"threshold": 1.01})
+    with pytest.raises(
+        MexmaError, match=r"/fra_Latn-eng_Latn/notes\.txt is not of this run, and would be lost"
+    ):
+        done(changed)
+    assert everything(run) == before
+    (run / NOTES[2]).unlink()
+    assert len(done(changed)[1].did) == len(PAIRS)  # the store stays, and what is in it
+    assert [(run / name).read_text() for name in NOTES if name != NOTES[2]] == ["my notes\n"] * 3
+    (root / "eng.txt").write_text("Another text.\n")
+    before = everything(run)
+    with pytest.raises(MexmaError, match=r"eng_Latn\.emb/notes\.txt is not of this run, and would be lost"):
+        done(changed)
+    assert everything(run) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("recipe.yaml", "report.html", "status.json", "thresholds.json", "units/fra_Latn/text.json"),
+        *("units/km.txt", "logs/worker-00.log", "fra_Latn/text/novel.txt", "fra_Latn/fra_Latn.emb/a.txt"),
+        *("eng_Latn/embedded/00000.emb/a.txt", "fra_Latn-eng_Latn/tiles/00000-00000.npy", "eng_Latn/rows"),
+        *("bitext/fra_Latn-eng_Latn/gold.tsv", "slurm/batch-00000.sh"),
+    ],
+)
+def test_a_run_in_a_folder_of_the_users_touches_nothing_there(
+    tmp_path: Path, tiny_encoder: Path, name: str
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path), pairs=[["fra", "eng"]])
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("kind: corpus\nname: mine\n")
+    before = everything(tmp_path)
+    with pytest.raises(MexmaError, match=f"/{name} is not of this run, and would be lost"):
+        done(recipe)
+    assert everything(tmp_path) == before
+
+
+def test_a_run_goes_beside_what_is_not_in_its_way(tmp_path: Path, tiny_encoder: Path) -> None:
+    """Its recipe in the same folder, too, which stays as the user has written it."""
+    recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path), pairs=[["fra", "eng"]])
+    for name in ("fra_Latn/notes.txt", "bitext/notes.txt", "logs/mine.log", "inputs/mine.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("my notes\n")
+    raw = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"units"})
+    raw["units"] = {"lines": 12, "tile": 24}
+    (tmp_path / "recipe.yaml").write_text(f"# mine\n{json.dumps(raw)}")
+    before = everything(tmp_path)
+    recipe = load_corpus(tmp_path / "recipe.yaml")
+    for _ in range(2):
+        done(recipe)
+        now = everything(tmp_path)
+        assert before == {name: now[name] for name in before}
+    other = recipe.model_copy(update={"name": "other"})
+    with pytest.raises(MexmaError, match=r"/recipe\.yaml is not of this run, and would be lost"):
+        done(other)
+    assert everything(tmp_path)["recipe.yaml"] == before["recipe.yaml"]
+
+
+def test_a_run_of_an_older_version_is_taken_over(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    run = Path(copy.run)
+    before = files(copy)
+    forget(run)
+    (run / NOTES[2]).write_text("my notes\n")
+    changed = corpus(Path(copy.root), tiny_encoder, mine={"threshold": 1.01})
+    with pytest.raises(
+        MexmaError, match=r"/fra_Latn-eng_Latn/notes\.txt is not of this run, and would be lost"
+    ):
+        done(changed)
+    (run / NOTES[2]).unlink()
+    assert done(copy)[1].did == [] and files(copy) == before
+    forget(run)
+    assert len(done(changed)[1].did) == len(PAIRS)
+
+
+def test_pairs_and_filtered_pairs_take_one_anothers_place(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    before = files(copy)
+    plain = corpus(Path(copy.root), tiny_encoder)
+    kept = corpus(Path(copy.root), tiny_encoder, filter={"on": ["short=30"], "off": ["all"]})
+    done(kept)
+    filtered = files(kept)
+    assert filtered[FLIPPED] != before[FLIPPED]
+    for recipe, wanted in ((plain, before), (kept, filtered)) * 2:
+        done(recipe)
+        assert files(recipe) == wanted
 
 
 def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Path) -> None:
