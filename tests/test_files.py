@@ -23,6 +23,7 @@ from mexma_cli.files import (
     make_parent,
     only_writer,
     read_json,
+    stays_inside,
     whole_file,
     workplace,
     write_json_atomic,
