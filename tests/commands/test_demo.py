@@ -36,3 +36,10 @@ def test_a_command_that_fails_ends_it(
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda words: subprocess.CompletedProcess(words, ended))
     assert fails(run("demo", tmp_path), code).stdout.count("$ mexma") == 1
+
+
+@pytest.mark.parametrize("name", ["spa.txt", "notes.txt", "README.md"])
+def test_a_folder_of_the_users_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("my own\n")
+    fails(run("demo", tmp_path), 1, f"holds {name}, not of the demo")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["my own\n"]

@@ -22,7 +22,9 @@ from mexma_cli.commands.options import output_option
     help="Dictionary into English, in MUSE's format.",
 )
 @click.option("--lang", required=True, type=CODE, metavar="CODE", help="Language of SOURCE.")
-@output_option("DIR", "Folder of the files.", required=True, file_okay=False)
+@output_option(
+    "DIR", "Folder of the files, which are replaced if they exist.", required=True, file_okay=False
+)
 @click.option(
     "-n",
     "--sentences",

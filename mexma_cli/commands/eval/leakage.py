@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +14,7 @@ from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 if TYPE_CHECKING:
     import numpy as np
 
-    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
+    from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.train.decompose import TrainedDecomposer
 
 PANELS = 12
@@ -104,12 +103,11 @@ def command(
 def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEncoder:
     """The encoder that made what the decomposer was trained on, embedding as it did there."""
     manifest = decomposer.manifest
-    choice = replace(
-        choice,
-        model=choice.model or manifest.encoder,
-        pooling=choice.pooling or cast("Pooling", manifest.pooling),
-        prefix=manifest.prefix if choice.prefix is None else choice.prefix,
-    )
-    loaded = load_encoder(choice)
+    known = {
+        "model": choice.model or manifest.encoder,
+        "pooling": choice.pooling or manifest.pooling,
+        "prefix": manifest.prefix if choice.prefix is None else choice.prefix,
+    }
+    loaded = load_encoder(choice.model_copy(update=known))
     decomposer.check(loaded.name, loaded.fingerprint, "the text")
     return loaded

@@ -65,6 +65,8 @@ def recipe_tokenizer(
     note = {"tokenizer": wanted.model_dump(), "text": settings}
     if (path / _NOTE).is_file() and read_json(path / _NOTE) == note:
         return read_tokenizer(path)
+    if path.exists() and not (path / _NOTE).is_file():
+        raise MexmaError(f"{path} is no tokeniser that mexma trained", "move it away, or change data.store")
     log.info("training a tokeniser of %s pieces", f"{wanted.vocabulary:,}")
     tokenizer = train_tokenizer(wanted, sentences)
     with written_aside(path) as aside:

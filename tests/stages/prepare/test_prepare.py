@@ -152,6 +152,15 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     assert TokenisedPairs.open(first[0].path).manifest.vocabulary == len(tokenizer)
 
 
+def test_a_folder_of_the_users_by_the_tokenisers_name_is_refused(folder: Path) -> None:
+    made = recipe(folder, {"new": {"layers": 1, "width": 16, "heads": 2, "ffn": 16}, "tokenizer": {}})
+    tokenizer_path(made).mkdir(parents=True)
+    (tokenizer_path(made) / "tokenizer.json").write_text("my own")
+    with pytest.raises(MexmaError, match="tokenizer is no tokeniser that mexma trained"):
+        prepare(made)
+    assert (tokenizer_path(made) / "tokenizer.json").read_text() == "my own"
+
+
 def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
     shape = {"layers": 1, "width": 16, "heads": 2, "ffn": 16}
     for lowercase in (False, True):
