@@ -73,6 +73,10 @@ def as_ours(error: BaseException) -> MexmaError:
     if isinstance(error, OSError):
         return MexmaError(f"{file}: {said}" if file else said, _DISK_HINTS.get(error.errno or 0))
     place, file = _at_work(error)
+    if isinstance(error, UnicodeEncodeError):
+        around = ascii(error.object[max(0, error.start - 20) : error.end + 20])
+        what = f"{around} is no Unicode, and cannot be written in UTF-8"
+        return MexmaError(": ".join(filter(None, (file, what))), "rename the file, or clean the text")
     kind = f"{type(error).__name__}{place and f' in {place}'}"
     return MexmaError(": ".join(filter(None, (file, kind, said))), _DEFECT_HINT)
 
@@ -95,7 +99,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 def is_defect(error: BaseException) -> bool:
     """Whether nobody foresaw an exception, so that its traceback helps to mend this program."""
-    return not (isinstance(error, MexmaError | OSError) or is_out_of_memory(error))
+    return not (isinstance(error, MexmaError | OSError | UnicodeEncodeError) or is_out_of_memory(error))
 
 
 def _at_work(error: BaseException) -> tuple[str, str]:
