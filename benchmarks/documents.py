@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.align.align import AlignSettings
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.align import AlignSettings
 from mexma_cli.stages.align.align import Aligner, DocumentInputs, Documents, open_documents
 from mexma_cli.stages.align.find import find_documents
 

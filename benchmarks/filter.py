@@ -22,8 +22,9 @@ from pathlib import Path
 
 from mexma_cli import languages
 from mexma_cli.numerics.machine import processor_name
-from mexma_cli.stages.filter.filter import FilterSettings, filter_rules
-from mexma_cli.text.rules import NAMES, RULES, chosen_limits
+from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.stages.filter.filter import filter_rules
+from mexma_cli.text.rules import NAMES, RULES
 
 LANGUAGES = ["fra_Latn", "deu_Latn", "fin_Latn", "swh_Latn", "rus_Cyrl", "arb_Arab", "hin_Deva", "zho_Hans"]
 KINDRED = {"fra_Latn": "ita_Latn", "deu_Latn": "nld_Latn", "fin_Latn": "est_Latn", "swh_Latn": "som_Latn"}
@@ -100,9 +101,9 @@ def damaged(data: Path, code: str) -> tuple[list[Pair], list[str]]:
     return pairs, how
 
 
-def reasons(pairs: list[Pair], code: str, limits: dict[str, float]) -> tuple[list[str], float]:
+def reasons(pairs: list[Pair], code: str, settings: RuleSettings) -> tuple[list[str], float]:
     """Why each pair is dropped, and seconds of processor time."""
-    rules = filter_rules(FilterSettings(limits), (code, "eng_Latn"))
+    rules = filter_rules(settings, (code, "eng_Latn"))
     rules.codes(["a"], ["b"])
     start, found, seen = time.process_time(), [], set()
     for at in range(0, len(pairs), 2000):
@@ -131,9 +132,9 @@ def main() -> None:
     spent, size = Counter[str](), 0
     for code in map(languages.resolve, arguments.languages):
         pairs, how = damaged(arguments.data, code)
-        found, seconds = reasons(pairs, code, chosen_limits())
+        found, seconds = reasons(pairs, code, RuleSettings())
         spent["all rules"] += seconds
-        spent["without language"] += reasons(pairs, code, chosen_limits(off=["language"]))[1]
+        spent["without language"] += reasons(pairs, code, RuleSettings(off=("language",)))[1]
         size += sum(len(side.encode()) for pair in pairs for side in pair)
         for way, reason in zip(how, found, strict=True):
             made[way] += 1

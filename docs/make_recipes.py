@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -38,6 +39,7 @@ The run's folder has the resolved recipe, `recipe.yaml`.
 """
 WORDS = {
     str: ("text", "texts"),
+    Path: ("text", "texts"),
     int: ("integer", "integers"),
     float: ("number", "numbers"),
     bool: ("true or false", "true or false"),

@@ -130,9 +130,8 @@ def align(
     docs: tuple[str | Path, str | Path] | None = None,
     document_pairs: str | Path | None = None,
     find_documents: bool = False,
-    max_size: int = 5,
     languages: tuple[str, str] = ("und", "und"),
-    **filters: Any,
+    **settings: Any,
 ) -> Aligned:
     """Align the sentences of translated documents, as `mexma align` does.
 
@@ -144,9 +143,9 @@ def align(
         docs: Two files with the document id of every line.
         document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
         find_documents: Pair documents by their content instead.
-        max_size: Sentences of one side in an alignment, at most.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
-        filters: The fields of `stages.align.align.AlignFilters`: `threshold` and `keep`.
+        settings: The fields of `settings.align.AlignSettings`: `max_size`, `threshold` and `keep`, as the
+            options of those names.
 
     Returns:
         The alignments, from `pairs()`, in the order of the documents, with their scores, documents, lines and
@@ -154,7 +153,7 @@ def align(
 
     Raises:
         MexmaError: A file that is missing or damaged, no paired documents, or stores of different encoders.
-        TypeError: An unknown filter.
+        TypeError: An unknown setting.
 
     >>> from pathlib import Path
     >>> from mexma_cli import align
@@ -170,15 +169,14 @@ def align(
 
     import numpy as np
 
-    from mexma_cli.align.align import AlignSettings
-    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.settings.align import AlignSettings
+    from mexma_cli.stages.align.align import DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, agreed_languages, aligned
 
     ids = None if docs is None else (Path(docs[0]), Path(docs[1]))
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
-    spoken, wanted = agreed_languages(inputs, languages), AlignSettings(max_size=max_size)
-    job = AlignJob(inputs, spoken, settings=wanted, filters=AlignFilters(**filters))
+    job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
     with aligned(job, _choice(encoder)) as run:
         return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 

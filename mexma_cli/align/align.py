@@ -13,6 +13,7 @@ import numpy as np
 from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, steps_near_best, values
 from mexma_cli.knn.sides import dots
 from mexma_cli.numerics.threads import in_blocks
+from mexma_cli.settings.align import AlignSettings
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -31,17 +32,6 @@ class Side:
     vectors: np.ndarray
     lengths: np.ndarray
     runs: Runs
-
-
-@dataclass(frozen=True)
-class AlignSettings:
-    """How documents are aligned.
-
-    Attributes:
-        max_size: The most sentences of one side in an alignment.
-    """
-
-    max_size: int = 5
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,7 +23,9 @@ from mexma_cli.commands.options import (
     report_option,
     result_option,
 )
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.formats.bitext import formats, outputs_of
+from mexma_cli.settings.align import AlignSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -52,22 +53,7 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
     is_flag=True,
     help="Pair documents by their content, whatever their ids.",
 )
-@click.option(
-    "--max-size",
-    type=click.IntRange(1, 16),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Sentences of one side in an alignment, at most.",
-)
-@click.option("--threshold", type=float, metavar="SCORE", help="Keep alignments with a score above this.")
-@click.option(
-    "--keep",
-    type=click.Choice(["all", "1-1"]),
-    default="all",
-    show_default=True,
-    help="1-1: only alignments of one sentence with one.",
-)
+@options_of(AlignSettings)
 @result_option
 @format_options("documents and line numbers", alignments=True)
 @click.option(
@@ -98,9 +84,7 @@ def command(
     docs: tuple[Path, Path] | None,
     document_pairs: Path | None,
     find_documents: bool,
-    max_size: int,
-    threshold: float | None,
-    keep: Literal["all", "1-1"],
+    settings: AlignSettings,
     output: Path | None,
     kind: str | None,
     with_ids: bool,
@@ -130,16 +114,13 @@ def command(
         raise click.UsageError("Only one of the inputs can be stdin.")
     if find_documents and document_pairs is not None:
         raise click.UsageError("--document-pairs are known, --find-documents looks for them: give one.")
-    if threshold is not None and math.isnan(threshold):
-        raise click.UsageError("--threshold nan: no score is above or below that.")
     kind, with_ids = chosen_format(kind, output, with_ids, alignments=True)
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
-    from mexma_cli.align.align import AlignSettings
     from mexma_cli.files import resolved
     from mexma_cli.reporting.align_plot import draw_alignment
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.stages.align.align import Aligned, AlignFilters, DocumentInputs
+    from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import (
         AlignJob,
         agreed_languages,
@@ -161,8 +142,7 @@ def command(
         files,
         kind,
         with_ids,
-        AlignSettings(max_size),
-        AlignFilters(threshold, keep),
+        settings,
         shard,
         unaligned,
         report,

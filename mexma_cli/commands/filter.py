@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mexma_cli.commands.formats import format_epilog, format_option
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
 from mexma_cli.commands.options import languages_option, result_option
-from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
+from mexma_cli.commands.rules import rule_epilog
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import SELECTABLE
 
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @click.command("filter", epilog=f"{rule_epilog(SELECTABLE)}\n\n{format_epilog()}")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@rule_options(SELECTABLE)
+@options_of(RuleSettings)
 @click.option(
     "--exclude",
     multiple=True,
@@ -32,7 +34,6 @@ log = logging.getLogger(__name__)
     metavar="FILE",
     help="Drop pairs with a sentence of this file, such as a test set (one a line or column).",
 )
-@lid_options
 @languages_option
 @result_option
 @format_option(otherwise="tsv; on stdout that of the input")
@@ -50,13 +51,13 @@ log = logging.getLogger(__name__)
 )
 def command(
     bitext: tuple[Path, ...],
-    limits: dict[str, float],
+    settings: RuleSettings,
+    exclude: tuple[Path, ...],
     languages: tuple[str, str],
     output: Path | None,
     kind: str | None,
     rejects: Path | None,
     report: Path | None,
-    **settings: Any,
 ) -> None:
     """Drop the pairs of a bitext that break a rule, and count them by rule.
 
@@ -77,7 +78,7 @@ def command(
     check_inputs(bitext)
     from mexma_cli.commands.progress import progress
     from mexma_cli.formats.bitext import format_of, formats, outputs_of
-    from mexma_cli.stages.filter.filter import FilterJob, FilterSettings, filter_files
+    from mexma_cli.stages.filter.filter import FilterJob, filter_files
     from mexma_cli.text.writing import prepare_output
 
     to_stdout = output is None or str(output) == "-"
@@ -87,10 +88,11 @@ def command(
     files = outputs_of(output, kind, languages) if kind and formats()[kind].two_files else [output]
     outputs = [] if to_stdout else [path for path in files if path]
     for other, what in ((rejects, "rejects"), (report, "report")):
-        check_outputs(outputs, other, what, (*bitext, *settings["exclude"]))
+        check_outputs(outputs, other, what, (*bitext, *exclude))
     for path in (output, rejects, report):
         prepare_output(path)
-    job = FilterJob(bitext, languages, FilterSettings(limits, **settings), output, kind, rejects, report)
+    job = FilterJob(bitext, languages, settings, exclude, output, kind, rejects, report)
+    limits = job.limits
     with ExitStack() as stack:
         bar = stack.enter_context(progress(desc="filtering", unit="pair", unit_scale=True))
         found, changed = filter_files(job, command_line(), lambda done: bar.update(done - bar.n))

@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.options import result_option
-from mexma_cli.commands.rules import lid_options
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.rules import RuleSettings
 
 
 @click.command("langid")
 @click.argument("texts", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
-@lid_options
+@options_of(RuleSettings, "lid", "lid_model")
 @result_option
-def command(texts: tuple[Path, ...], lid: str, lid_model: Path | None, output: Path | None) -> None:
+def command(texts: tuple[Path, ...], settings: RuleSettings, output: Path | None) -> None:
     """Identify the language of each line of TEXTS, or of stdin: language TAB probability TAB line.
 
     Languages are FLORES-200 codes where they have one; zxx is no language, und an unknown one.
@@ -35,7 +36,7 @@ def command(texts: tuple[Path, ...], lid: str, lid_model: Path | None, output: P
     outputs = [] if output is None or str(output) == "-" else [output]
     prepare_output(output)
     refuse_inputs(outputs, texts)
-    model = identifier(lid, lid_model)
+    model = identifier(settings.lid, settings.lid_model)
     if model is None:
         raise click.UsageError("--lid none tells no languages: name another, or a --lid-model.")
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from mexma_cli.commands.completion import CODE
-from mexma_cli.commands.rules import lid_options
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.rules import RuleSettings
 
 
 @click.command("languages")
 @click.argument("codes", nargs=-1, type=CODE)
-@lid_options
+@options_of(RuleSettings, "lid", "lid_model")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a language.")
-def command(codes: tuple[str, ...], lid: str, lid_model: Path | None, as_json: bool) -> None:
+def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> None:
     """List languages: code, name, other spellings, encoders, splitter and identifier.
 
     CODES picks some, in FLORES-200 (fra_Latn), ISO 639 (fr, fre, fra), BCP-47 (pt-BR) or locale form
@@ -35,7 +35,7 @@ def command(codes: tuple[str, ...], lid: str, lid_model: Path | None, as_json: b
     from mexma_cli.text.identify import identifier, kindred
     from mexma_cli.text.splitting import default_splitter
 
-    encoders, model = covered(), identifier(lid, lid_model)
+    encoders, model = covered(), identifier(settings.lid, settings.lid_model)
     rows: list[dict[str, Any]] = []
     for code in map(languages.resolve, codes or languages.codes()):
         base = code.partition("_")[0]

@@ -12,17 +12,16 @@ import click
 
 from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
-from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
+from mexma_cli.commands.rules import rule_epilog
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.reporting.tables import aligned
+from mexma_cli.settings.split import SplitSettings
 from mexma_cli.text.rules import OF_SENTENCES
-from mexma_cli.text.splitting import SPLITTERS
 
 if TYPE_CHECKING:
     from mexma_cli.stages.split.split import SplitReport
 
 log = logging.getLogger(__name__)
-
-_KINDS = ("text", "jsonl", "tmx", "html", "warc")
 
 
 @click.command("split", epilog=rule_epilog(OF_SENTENCES))
@@ -41,28 +40,7 @@ _KINDS = ("text", "jsonl", "tmx", "html", "warc")
     type=click.Path(path_type=Path),
     help="File of the sentences, compressed if named .gz, .bz2, .xz or .zst.",
 )
-@click.option(
-    "--document",
-    type=click.Choice(["line", "blank", "file"]),
-    default="line",
-    show_default=True,
-    help="A document of a text file: one line, the lines between blank lines, or the whole file.",
-)
-@click.option(
-    "--format", "kind", type=click.Choice(_KINDS), help="Format of the inputs.  [default: by their names]"
-)
-@click.option("--text-field", default="text", show_default=True, help="JSONL: the field of the text.")
-@click.option("--id-field", default="id", show_default=True, help="JSONL: the field of the document's id.")
-@click.option(
-    "--splitter",
-    type=click.Choice(["auto", *SPLITTERS]),
-    default="auto",
-    show_default=True,
-    help="auto: sentencex or Moses' rules, whichever is better for the language. sat: wtpsplit's SaT.",
-)
-@click.option("--splitter-model", metavar="FOLDER", help="Model for --splitter sat.")
-@lid_options
-@rule_options(OF_SENTENCES)
+@options_of(SplitSettings)
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path),
@@ -77,13 +55,10 @@ _KINDS = ("text", "jsonl", "tmx", "html", "warc")
 def command(
     inputs: tuple[str, ...],
     output: Path,
-    document: str,
-    kind: str | None,
-    text_field: str,
-    id_field: str,
+    lang: str,
+    settings: SplitSettings,
     rejects: Path | None,
     workers: int | None,
-    **settings: object,
 ) -> None:
     """Split documents into clean sentences of one language, one a line.
 
@@ -100,26 +75,19 @@ def command(
       mexma split pages/ --document file --lang fr --off boilerplate --on long=400 -o fra.txt
     """
     from mexma_cli import languages
-    from mexma_cli.stages.split.chunk import SplitSettings
-    from mexma_cli.stages.split.inputs import Reading, find_inputs
+    from mexma_cli.stages.split.inputs import Splitting, find_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
 
-    language = languages.resolve(str(settings.pop("lang")))
-    found = find_inputs(inputs, language)
+    how = Splitting(languages.resolve(lang), settings, rejects is not None)
+    limits = how.limits
+    found = find_inputs(inputs, how.language)
     outputs = SplitOutputs(output, rejects)
     refuse_inputs([*outputs.files, outputs.report], found.files)
-    how = Reading(language, document, kind)  # type: ignore[arg-type]
-    chosen = SplitSettings(
-        language=language,
-        fields=(text_field, id_field),
-        rejects=rejects is not None,
-        **settings,  # type: ignore[arg-type]
-    )
     with ExitStack() as stack:
         bar = progress_bar(stack, "splitting", "B")
         count = workers or len(os.sched_getaffinity(0))
-        report = split(found, how, chosen, outputs, count, tuple(command_line()), bar)
-    click.echo(table(report, chosen.limits), err=True)
+        report = split(found, how, outputs, count, tuple(command_line()), bar)
+    click.echo(table(report, limits), err=True)
     if not report.kept:
         log.warning("warning: no sentence was kept, so %s is empty", output)
 

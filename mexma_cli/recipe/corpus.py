@@ -8,9 +8,12 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mexma_cli import languages
+from mexma_cli.settings.align import AlignSettings
 from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.settings.mine import MineSettings, Retrieval
+from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.settings.section import Section
+from mexma_cli.settings.split import SplitSettings
 
 Code = str
 NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -23,27 +26,10 @@ class RunEncoder(EncoderChoice):
     trust_remote_code: ClassVar[bool] = False  # type: ignore[misc]
 
 
-class Splitting(Section):
+class RunSplitting(SplitSettings):
     """How documents become sentences, as the options of [`mexma split`](cli.md#mexma-split)."""
 
-    document: Literal["line", "blank", "file"] = "line"
-    """A document of a text file: one line, the lines between blank lines, or the whole file."""
-    format: str | None = None
-    """Format of the files, if their names do not say it."""
-    text_field: str = "text"
-    """JSONL: the field of the text."""
-    id_field: str = "id"
-    """JSONL: the field of the document's id."""
-    on: tuple[str, ...] = ()
-    """Rules to turn on, NAME or NAME=LIMIT."""
-    off: tuple[str, ...] = ()
-    """Rules to turn off."""
-    splitter: str = "auto"
-    """auto, sentencex, moses or sat."""
-    lid: str = "py3langid"
-    """Language identifier: py3langid or heliport."""
-    lid_model: str | None = None
-    """A fastText model for that, instead."""
+    splitter_model: ClassVar[None] = None  # type: ignore[misc]
     rejects: bool = False
     """Keep what is dropped, with the reason."""
 
@@ -53,7 +39,7 @@ class LanguageText(Section):
 
     input: tuple[str, ...] = Field(min_length=1)
     """Files, folders, globs or URLs, from `root`, with one sentence a line or, with `split`, documents."""
-    split: Splitting | None = None
+    split: RunSplitting | None = None
     """Split documents into sentences; `{}` for the defaults."""
     known: str | None = None
     """A file of known translations, line-aligned with those of other languages (NTREX-128, a dev set), which
@@ -87,29 +73,10 @@ class RunMining(MineSettings):
     """Look for pairs within documents of the same id only; needs `split`."""
 
 
-class CorpusAligning(Section):
-    """How documents are aligned, as the options of [`mexma align`](cli.md#mexma-align)."""
-
-    max_size: int = Field(5, ge=1)
-    """Sentences of one side in an alignment, at most."""
-    threshold: float | None = None
-    """Keep alignments with a score above this."""
-    keep: Literal["all", "1-1"] = "all"
-    """1-1: only alignments of one sentence on each side."""
-
-
-class CorpusFilter(Section):
+class RunFilter(RuleSettings):
     """Pairs that are dropped by [rules](cli.md#rules), as the options of [`mexma
     filter`](cli.md#mexma-filter)."""
 
-    on: tuple[str, ...] = ()
-    """Rules to turn on, NAME or NAME=LIMIT."""
-    off: tuple[str, ...] = ()
-    """Rules to turn off."""
-    lid: str = "py3langid"
-    """Language identifier: py3langid or heliport."""
-    lid_model: str | None = None
-    """A fastText model for that, instead."""
     rejects: bool = False
     """Keep what is dropped, with the reason."""
 
@@ -175,9 +142,9 @@ class CorpusRecipe(Section):
     """Size of units of work."""
     mine: RunMining = Field(default_factory=lambda: RunMining.model_validate({}))
     """How pairs are mined."""
-    align: CorpusAligning | None = None
+    align: AlignSettings | None = None
     """Align documents of the same id instead of mining; needs `split`. `{}` for the defaults."""
-    filter: CorpusFilter | None = None
+    filter: RunFilter | None = None
     """Drop pairs by rules; `{}` for the default ones."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
     """How pairs are written."""

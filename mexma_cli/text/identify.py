@@ -12,10 +12,8 @@ import numpy as np
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
+from mexma_cli.settings.rules import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
-
-IDENTIFIERS = ("py3langid", "heliport", "none")
-"""`--lid`; the first is the default."""
 
 SHORT = 20
 """Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
@@ -51,11 +49,11 @@ class Identifier(Protocol):
         """The language of each line."""
 
 
-def identifier(name: str, model: Path | None = None) -> Identifier | None:
+def identifier(name: IdentifierName, model: Path | None = None) -> Identifier | None:
     """Load an identifier.
 
     Args:
-        name: Of `IDENTIFIERS`; None comes back for ``none``.
+        name: As in `settings.rules`; None comes back for ``none``.
         model: A fastText model, which is taken instead.
 
     Raises:

@@ -13,9 +13,6 @@ Span = tuple[int, int]
 Splitter = Callable[[str], list[Span]]
 """A paragraph to its sentences in order, without the white space around them."""
 
-SPLITTERS = ("sentencex", "moses", "sat")
-"""`--splitter`, besides ``auto``."""
-
 # Where benchmarks/split.py measured sentencex to be better than Moses' rules (docs/documents.md):
 # languages with ordinal numbers such as `3.`, and scripts with marks of their own, but not Marathi.
 _SENTENCEX = "bul ces deu est hrv hun isl lit mkd pol ron slk slv srp ton urd"
@@ -37,7 +34,7 @@ def splitter(name: str, language: str, model: str | None = None) -> Splitter:
     """Make a splitter.
 
     Args:
-        name: Of `SPLITTERS`, or ``auto`` for `default_splitter`.
+        name: As in `settings.split`; ``auto`` for `default_splitter`.
         language: FLORES-200 code, or ``und``: then the rules for English are taken.
         model: A folder with a model of SaT's.
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.align.align import Alignment, AlignSettings, Side, align
+from mexma_cli.align.align import Alignment, Side, align
+from mexma_cli.settings.align import AlignSettings
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -56,7 +57,7 @@ def test_every_sentence_is_in_one_alignment_in_order(n: int, m: int, size: int, 
 def test_documents_shorter_than_the_largest_run() -> None:
     for n, m in ((1, 1), (2, 2), (2, 3), (3, 1)):
         vectors = unit(np.random.default_rng(n).standard_normal((max(n, m), 8)))
-        covered(align(side(vectors[:n]), side(vectors[:m]), AlignSettings(6)), n, m)
+        covered(align(side(vectors[:n]), side(vectors[:m]), AlignSettings(max_size=6)), n, m)
 
 
 def planted(random: np.random.Generator, shapes: list[tuple[int, int]]) -> tuple[Side, Side, list[Alignment]]:

@@ -258,7 +258,7 @@ class TestBadInput:
     def test_usage(self, texts: list[Path], folders: list[Path], tmp_path: Path) -> None:
         source, target, *docs = texts
         fails(run("align", "-", "-"), 2, "Only one of the inputs can be stdin")
-        fails(run("align", source, target, "--threshold", "nan"), 2, "--threshold nan")
+        fails(run("align", source, target, "--threshold", "nan"), 2, "'--threshold': no score is")
         fails(run("align", source, target, "-o", source), 2, "is an input")
         fails(run("align", *folders, "-o", folders[0] / "deep/o.tsv"), 2, "o.tsv lies in an input")
         patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")

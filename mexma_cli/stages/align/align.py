@@ -9,16 +9,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from mexma_cli.align.align import AlignSettings, Side, align
+from mexma_cli.align.align import Side, align
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import AlignedPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
+from mexma_cli.settings.align import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents
 from mexma_cli.store.alignments import RECORD, AlignmentJournal
@@ -105,22 +106,16 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     return Documents(source, target, pairs, alone)
 
 
-@dataclass(frozen=True)
-class AlignFilters:
-    """Which alignments are written."""
+def passing(records: np.ndarray, settings: AlignSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Which of some alignments pass the threshold, and which are to be written: bool [n] each.
 
-    threshold: float | None = None
-    """Those with a score above it; a sentence without a translation has 0."""
-    keep: Literal["all", "1-1"] = "all"
-    """`1-1`: those of one sentence on each side."""
-
-    def kept(self, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some alignments pass the threshold, and which pass both: bool [n] each."""
-        above = np.ones(len(records), bool)
-        if self.threshold is not None:
-            above = records["score"].astype(np.float64) > self.threshold
-        sizes = sizes_of(records)
-        return above, above & ((self.keep == "all") | (sizes == 1).all(axis=1))
+    A sentence without a translation has the score 0.
+    """
+    above = np.ones(len(records), bool)
+    if settings.threshold is not None:
+        above = records["score"].astype(np.float64) > settings.threshold
+    sizes = sizes_of(records)
+    return above, above & ((settings.keep == "all") | (sizes == 1).all(axis=1))
 
 
 @dataclass(frozen=True)
@@ -164,7 +159,7 @@ class Aligned:
     documents: Documents
     records: np.ndarray
     span: tuple[int, int]
-    filters: AlignFilters = field(default_factory=AlignFilters)
+    settings: AlignSettings = field(default_factory=AlignSettings)
 
     def pairs(self, one_sided: bool = False) -> Iterator[AlignedPair]:
         """The alignments that pass the filters, with their text, read on the way.
@@ -175,7 +170,7 @@ class Aligned:
         for number, records in self._by_pair():
             document = self._read(number)
             wanted = one_sided | (sizes_of(records) > 0).all(axis=1)
-            for record in records[self.filters.kept(records)[1] & wanted]:
+            for record in records[passing(records, self.settings)[1] & wanted]:
                 pair = _pair(record, *document)
                 if one_sided or (pair.source and pair.target):
                     yield pair
@@ -183,7 +178,7 @@ class Aligned:
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """The scores of all `pairs`, best first, float32 [n], and their places in `records`, int64 [n]."""
         both = (sizes_of(self.records) > 0).all(axis=1)
-        places = np.flatnonzero(self.filters.kept(self.records)[1] & both)
+        places = np.flatnonzero(passing(self.records, self.settings)[1] & both)
         scores = self.records["score"][places]
         order = np.argsort(-scores, kind="stable")
         return scores[order], places[order]
@@ -202,7 +197,7 @@ class Aligned:
         borders = np.zeros((last - first + 1, 2), np.int64)
         np.maximum.at(borders[1:], of_pair, places[:, :, 1])
         borders = borders.cumsum(axis=0)
-        return places + borders[of_pair][:, :, None], self.filters.kept(records)[1], borders
+        return places + borders[of_pair][:, :, None], passing(records, self.settings)[1], borders
 
     def taken(self, places: np.ndarray) -> Iterator[AlignedPair]:
         """The alignments at some places among the records."""
@@ -216,7 +211,7 @@ class Aligned:
         """
         for number, records in self._by_pair():
             names, texts = self._read(number)
-            kept = records[self.filters.kept(records)[1]]
+            kept = records[passing(records, self.settings)[1]]
             left = []
             for side, text in zip(("source", "target"), texts, strict=True):
                 free = np.ones(len(text.sentences), bool)
@@ -238,7 +233,7 @@ class Aligned:
             different, counts = np.unique(sizes, axis=0, return_counts=True)
             kinds.update(dict(zip(map(tuple, different.tolist()), counts.tolist(), strict=True)))
             both = (sizes > 0).all(axis=1)
-            above, kept = self.filters.kept(records)
+            above, kept = passing(records, self.settings)
             dropped.update(
                 {"threshold": int((both & ~above).sum()), "kind": int((both & above & ~kept).sum())}
             )

@@ -7,13 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from mexma_cli.align.align import AlignSettings
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
@@ -29,11 +28,11 @@ from mexma_cli.files import (
 from mexma_cli.formats.bitext import DEFAULT, formats
 from mexma_cli.formats.tsv import one_field
 from mexma_cli.languages import UNSTATED
+from mexma_cli.settings.align import AlignSettings
 from mexma_cli.stages.align.align import (
     AlignCounts,
     Aligned,
     Aligner,
-    AlignFilters,
     Cleaner,
     DocumentInputs,
     Documents,
@@ -81,7 +80,6 @@ class AlignJob:
     kind: str = DEFAULT
     with_ids: bool = False
     settings: AlignSettings = field(default_factory=AlignSettings)
-    filters: AlignFilters = field(default_factory=AlignFilters)
     shard: tuple[int, int] | None = None
     unaligned: Path | None = None
     report: Path | None = None
@@ -206,7 +204,7 @@ def aligned(
         if encoder.truncated:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"
             log.info(cut, encoder.max_tokens, counted(encoder.truncated, "sentence"))
-        found = Aligned(documents, journal.records(), (int(groups[0]), int(groups[-1])), job.filters)
+        found = Aligned(documents, journal.records(), (int(groups[0]), int(groups[-1])), job.settings)
         seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))
         yield AlignRun(found, encoder, seconds)
 
@@ -222,7 +220,7 @@ def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> I
         "precision": encoder.precision,
         "prefix": encoder.prefix,
         "languages": job.languages,
-        "settings": asdict(job.settings),
+        "settings": job.settings.model_dump(include={"max_size"}),
         "shard": job.shard,
     }
     output = job.files[0] if job.files else None
@@ -288,7 +286,7 @@ def _write_report(
         **sides,
         "documents": {"pairs": counts.pairs, "found": job.inputs.find, "shard": job.shard},
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "truncated": encoder.truncated},
-        "settings": {**asdict(job.settings), **asdict(job.filters), "with_ids": job.with_ids},
+        "settings": job.settings.model_dump() | {"with_ids": job.with_ids},
         "counts": {
             "alignments": {f"{one}-{other}": count for (one, other), count in sorted(counts.kinds.items())},
             "dropped": dict(counts.dropped),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -20,33 +21,18 @@ from mexma_cli.formats.bitext import Bitext, Pair, PlainPair, formats, outputs_o
 from mexma_cli.formats.moses import read_aligned
 from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
+from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.text.hashes import folded
 from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.names import label_of
-from mexma_cli.text.rules import NAMES, Foreign, Limits, PairRules
+from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
 
 log = logging.getLogger(__name__)
 
 _BATCH = 2000
-
-
-@dataclass(frozen=True)
-class FilterSettings:
-    """Which pairs are dropped.
-
-    Attributes:
-        limits: The rules that are on, by name.
-        exclude: Text files with sentences, a line or a column each, that `excluded` drops.
-        lid, lid_model: What tells languages, as in `text.identify.identifier`.
-    """
-
-    limits: Limits
-    exclude: tuple[Path, ...] = ()
-    lid: str = "py3langid"
-    lid_model: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +42,7 @@ class FilterJob:
     Attributes:
         inputs: A file of pairs, or two of lines.
         languages: FLORES-200 codes of both sides, as far as they are stated.
+        exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops.
         output: Named by the user; None is stdout.
         kind: The format's name; None: that of the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair as it was read.
@@ -64,11 +51,21 @@ class FilterJob:
 
     inputs: tuple[Path, ...]
     languages: tuple[str, str]
-    settings: FilterSettings
+    settings: RuleSettings = RuleSettings()
+    exclude: tuple[Path, ...] = ()
     output: Path | None = None
     kind: str | None = None
     rejects: Path | None = None
     report: Path | None = None
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """The rules that are on, by name, with their limits.
+
+        Raises:
+            MexmaError: The settings have a rule or a limit that there is not.
+        """
+        return chosen_limits(self.settings.on, self.settings.off)
 
 
 @dataclass
@@ -101,9 +98,9 @@ def filter_files(
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), ExitStack() as stack:
-        rules = filter_rules(job.settings, bitext.languages)
+        rules = filter_rules(job.settings, bitext.languages, job.exclude)
         batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
-        if again := [name for name in job.settings.limits if name in HASHES]:
+        if again := [name for name in job.limits if name in HASHES]:
             batches = mark_duplicates(batches, again)
         rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
         found = Filtered()
@@ -121,9 +118,9 @@ def _opened(inputs: Sequence[Path], stated: tuple[str, str]) -> Bitext:
     return Bitext("moses", stated, ((None, pair) for pair in pairs))
 
 
-def filter_rules(settings: FilterSettings, spoken: tuple[str, str]) -> PairRules:
+def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path] = ()) -> PairRules:
     """The rules as they can be applied; those that cannot are named in the log."""
-    limits = settings.limits
+    limits = chosen_limits(settings.on, settings.off)
     unstated = [side for side, code in zip(("source", "target"), spoken, strict=True) if code == UNSTATED]
     needing = " and ".join(name for name in ("script", "language") if name in limits)
     if unstated and needing:
@@ -132,7 +129,7 @@ def filter_rules(settings: FilterSettings, spoken: tuple[str, str]) -> PairRules
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
     foreign = [_foreign(model, code) if model else None for code in spoken]
     scripts = [languages.script(code) for code in spoken]
-    excluded = folded(line for path in settings.exclude for line in read_lines(path))
+    excluded = folded(line for path in exclude for line in read_lines(path))
     return PairRules(limits, (scripts[0], scripts[1]), excluded, (foreign[0], foreign[1]))
 
 
@@ -225,8 +222,8 @@ def _write_report(
         "argv": list(argv),
         "inputs": [label_of(path) for path in job.inputs],
         "languages": list(spoken),
-        "rules": dict(job.settings.limits),
-        "exclude": list(map(str, job.settings.exclude)),
+        "rules": job.limits,
+        "exclude": list(map(str, job.exclude)),
         "read": found.read,
         "kept": found.kept,
         "dropped": found.dropped,

@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.recipe import CorpusRecipe
-from mexma_cli.recipe.corpus import CorpusFilter, Splitting
+from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
@@ -141,12 +141,12 @@ def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
 
 def _lid_models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
     """Models that tell languages, by what they are called among the inputs, with the keys that name them."""
-    wanted: dict[str, tuple[str, Splitting | CorpusFilter | None]] = {
+    wanted: dict[str, tuple[str, RuleSettings | None]] = {
         code: (f"languages.{code}.split", text.split) for code, text in recipe.languages.items()
     }
     wanted["filter"] = "filter", recipe.filter
     return {
-        _lid_model(user): (f"{key}.lid_model", Path(how.lid_model).expanduser().absolute())
+        _lid_model(user): (f"{key}.lid_model", how.lid_model.expanduser().absolute())
         for user, (key, how) in wanted.items()
         if how is not None and how.lid_model is not None
     }
@@ -206,12 +206,16 @@ def _sentences(recipe: CorpusRecipe, code: str, inputs: dict[str, dict[str, str]
     assert how is not None
     named = {rule.partition("=")[0] for rule in how.on}
     off = [rule for rule in _REPEATED if rule not in named] if recipe.align else []
-    settings = how.model_dump(mode="json", exclude={"lid_model"}) | {"off": [*how.off, *off]}
+    settings = how.but(off=(*how.off, *off)).model_dump(mode="json", exclude={"lid_model"})
     return Unit(
         name=f"{code}/sentences",
         stage="split",
         work="split",
-        settings={"language": code, "names": names_of(list(map(Path, inputs[code]))), **settings},
+        settings={
+            "language": code,
+            "names": names_of(list(map(Path, inputs[code]))),
+            "split": settings,
+        },
         files=inputs[code],
         model=inputs.get(_lid_model(code), {}),
         output=f"{code}/sentences",

@@ -144,28 +144,18 @@ def perform(run: Path, todo: Path) -> Record:
 @_work
 def split(task: Task) -> dict[str, Any]:
     """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
-    from mexma_cli.stages.split.chunk import SplitSettings
-    from mexma_cli.stages.split.inputs import Reading, find_inputs
+    from mexma_cli.recipe.corpus import RunSplitting
+    from mexma_cli.stages.split.inputs import Splitting, find_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
-    from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
-    how, language = task.settings, task.settings["language"]
-    settings = SplitSettings(
-        language,
-        chosen_limits(how["on"], how["off"], OF_SENTENCES),
-        how["splitter"],
-        lid=how["lid"],
-        lid_model=task.lid_model,
-        fields=(how["text_field"], how["id_field"]),
-        rejects=how["rejects"],
-    )
+    settings, language = RunSplitting.model_validate(task.settings["split"]), task.settings["language"]
+    how = Splitting(language, settings.but(lid_model=task.lid_model), settings.rejects)
     task.output.mkdir(exist_ok=True)
-    rejects = task.output / f"{language}.rejects.zst" if how["rejects"] else None
+    rejects = task.output / f"{language}.rejects.zst" if settings.rejects else None
     outputs = SplitOutputs(task.output / f"{language}.txt.zst", rejects)
     inputs = find_inputs(list(task.unit.files), language)
-    reading = Reading(language, how["document"], how["format"])
     threads = int(os.environ.get("OMP_NUM_THREADS", 1))
-    report = split(inputs, reading, settings, outputs, threads)
+    report = split(inputs, how, outputs, threads)
     outputs.report.unlink()  # it says how long it took: the facts below are in the run's report
     return asdict(report)
 
@@ -418,13 +408,13 @@ def mine(task: Task) -> dict[str, Any]:
 @_work
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
-    from mexma_cli.align.align import AlignSettings
     from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.stages.align.align import Aligned, AlignFilters, DocumentInputs
+    from mexma_cli.settings.align import AlignSettings
+    from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
     from mexma_cli.stages.run.samples import histogram, samples
 
-    how, settings = task.settings["align"], task.settings
+    settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     files = outputs_of(task.output / settings["name"], settings["format"], languages)
     docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
@@ -435,8 +425,7 @@ def align(task: Task) -> dict[str, Any]:
         files,
         settings["format"],
         settings["with_ids"],
-        AlignSettings(how["max_size"]),
-        AlignFilters(how["threshold"], how["keep"]),
+        AlignSettings.model_validate(settings["align"]),
     )
     shown: dict[str, Any] = {}
 
@@ -458,20 +447,20 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
-    from mexma_cli.stages.filter.filter import FilterJob, FilterSettings, filter_files
-    from mexma_cli.text.rules import chosen_limits
+    from mexma_cli.recipe.corpus import RunFilter
+    from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
-    how, settings = task.settings["filter"], task.settings
+    settings, how = task.settings, RunFilter.model_validate(task.settings["filter"])
     (file,) = task.record("pairs").files
     pairs = task.input("pairs", Path(file).name)
     task.output.mkdir(exist_ok=True)
     job = FilterJob(
         (pairs,),
         (settings["languages"][0], settings["languages"][1]),
-        FilterSettings(chosen_limits(how["on"], how["off"]), (), how["lid"], task.lid_model),
-        task.output / settings["name"],
-        settings["format"],
-        task.output / REJECTS if how["rejects"] else None,
+        how.but(lid_model=task.lid_model),
+        output=task.output / settings["name"],
+        kind=settings["format"],
+        rejects=task.output / REJECTS if how.rejects else None,
     )
     found, changed = filter_files(job)
     return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import xxhash
 import zstandard
 
 from mexma_cli.files import whole_file
-from mexma_cli.stages.split.inputs import Chunk, RawDocument
+from mexma_cli.stages.split.inputs import Chunk, RawDocument, Splitting
 from mexma_cli.text.identify import expected, identifier, in_other_language
 from mexma_cli.text.near_duplicates import Signatures
 from mexma_cli.text.repair import decode, repair
@@ -31,35 +31,6 @@ DOCUMENT_REASONS = {
 """Why whole documents are dropped; these rules cannot be turned off."""
 DOCUMENT_CODES = {reason: code for code, reason in enumerate(DOCUMENT_REASONS, 200)}
 """Their numbers, beside `CODES` of the rules."""
-
-
-@dataclass(frozen=True)
-class SplitSettings:
-    """What becomes of documents.
-
-    Attributes:
-        language: FLORES-200 code, or ``und``: then no rule asks for a script or a language.
-        limits: The rules that are on, by name, with their limits.
-        splitter: Of `SPLITTERS`, or ``auto``.
-        splitter_model: The folder of a model of SaT's.
-        lid: Of `IDENTIFIERS`.
-        lid_model: A fastText model instead.
-        fields: Of JSONL: the text's, and the id's, which may be missing.
-        rejects: Whether the text of what is dropped is kept.
-    """
-
-    language: str
-    limits: dict[str, float]
-    splitter: str = "auto"
-    splitter_model: str | None = None
-    lid: str = "py3langid"
-    lid_model: Path | None = None
-    fields: tuple[str, str] = ("text", "id")
-    rejects: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """For reports and fingerprints."""
-        return {**asdict(self), "lid_model": str(self.lid_model) if self.lid_model else None}
 
 
 @dataclass
@@ -143,26 +114,24 @@ def checksum_of(path: Path) -> str | None:
 class ChunkWorker:
     """Makes results of chunks; a process has one, which loads its models when they are needed."""
 
-    def __init__(self, settings: SplitSettings) -> None:
-        self._settings = settings
-        script = settings.language.partition("_")[2] or None
-        self._rules = SentenceRules(settings.limits, script)
+    def __init__(self, how: Splitting) -> None:
+        self._how, self._settings = how, how.settings
+        script = how.language.partition("_")[2] or None
+        self._rules = SentenceRules(how.limits, script)
 
     @cached_property
     def _split(self) -> Any:
-        settings = self._settings
-        return splitter(settings.splitter, settings.language, settings.splitter_model)
+        return splitter(self._settings.splitter, self._how.language, self._settings.splitter_model)
 
     @cached_property
     def _identifier(self) -> Any:
-        settings = self._settings
-        if "language" not in settings.limits or settings.language == "und":
+        if "language" not in self._how.limits or self._how.language == "und":
             return None
-        return identifier(settings.lid, settings.lid_model)
+        return identifier(self._settings.lid, self._settings.lid_model)
 
     @cached_property
     def _signatures(self) -> Signatures | None:
-        limit = self._settings.limits.get("near-duplicate")
+        limit = self._how.limits.get("near-duplicate")
         return None if limit is None else Signatures(limit)
 
     def check(self) -> str | None:
@@ -177,7 +146,7 @@ class ChunkWorker:
         assert self._split
         if self._identifier is None:
             return None
-        expected(self._settings.language, self._identifier)
+        expected(self._how.language, self._identifier)
         return str(self._identifier.name)
 
     def work(self, chunk: Chunk) -> ChunkResult:
@@ -228,7 +197,7 @@ class ChunkWorker:
             np.array(spans, dtype=np.uint32).reshape(-1, 2),
             np.array(hashes, dtype=np.uint64),
             bands,
-            sentences if self._settings.rejects else passed,
+            sentences if self._how.rejects else passed,
             dict(counts),
         )
 
@@ -244,7 +213,7 @@ class ChunkWorker:
         if self._identifier is None:
             return
         rows = np.flatnonzero(codes == 0)
-        wanted = expected(self._settings.language, self._identifier)
+        wanted = expected(self._how.language, self._identifier)
         lines = [sentences[row] for row in rows.tolist()]
         other = in_other_language(lines, self._identifier, wanted, documents[rows])
         codes[rows[other]] = CODES["language"]
@@ -268,11 +237,10 @@ class ChunkWorker:
             found = json.loads(line)
         except (ValueError, RecursionError):
             return name, None, "malformed"
-        text_field, id_field = self._settings.fields
-        text = found.get(text_field) if isinstance(found, dict) else None
+        text = found.get(self._settings.text_field) if isinstance(found, dict) else None
         if not isinstance(text, str):
             return name, None, "malformed"
-        given = found.get(id_field)
+        given = found.get(self._settings.id_field)
         if isinstance(given, str | int) and str(given).strip():
             name = str(given)
         plain = decode(text.encode("utf-8", "replace"))  # half of a surrogate pair becomes a question mark

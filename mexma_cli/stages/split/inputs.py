@@ -8,19 +8,21 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import xxhash
 
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, spellings
+from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import estimate_lines, read_pieces
 from mexma_cli.text.names import OTHER_FORMATS, label_of
+from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
-Kind = Literal["text", "jsonl", "tmx", "html", "warc"]
 KINDS: dict[str, Kind] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
     ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc",
@@ -67,19 +69,38 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How files are read.
+class Splitting:
+    """What becomes of documents.
 
     Attributes:
-        language: FLORES-200 code: the side of TMX and of Moses pairs.
-        unit: What is a document in a text file: a line, what stands between blank lines, or the whole file.
-            `line`, `blank` or `file`.
-        kind: Of all files, whatever they are called; None: by their names.
+        language: FLORES-200 code, or ``und``: then no rule asks for a script or a language. The side of TMX
+            and of Moses pairs.
+        rejects: Whether the text of what is dropped is kept.
     """
 
     language: str
-    unit: str = "line"
-    kind: Kind | None = None
+    settings: SplitSettings = SplitSettings()
+    rejects: bool = False
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """The rules that are on, by name, with their limits.
+
+        Raises:
+            MexmaError: The settings have a rule or a limit that there is not.
+        """
+        return chosen_limits(self.settings.on, self.settings.off, OF_SENTENCES)
+
+    def as_json(self) -> dict[str, Any]:
+        """For reports and fingerprints."""
+        models = {"splitter", "splitter_model", "lid", "lid_model"}
+        return {
+            "language": self.language,
+            "limits": self.limits,
+            **self.settings.model_dump(mode="json", include=models),
+            "fields": [self.settings.text_field, self.settings.id_field],
+            "rejects": self.rejects,
+        }
 
 
 @dataclass
@@ -96,14 +117,14 @@ class Inputs:
     names: list[str]
     passed_over: Counter[str] = field(default_factory=Counter)
 
-    def documents(self, how: Reading) -> Iterator[RawDocument]:
+    def documents(self, how: Splitting) -> Iterator[RawDocument]:
         """All documents of all files.
 
         Raises:
             MexmaError: A file is missing, damaged, UTF-16, or not of its kind.
         """
         for path, name in zip(self.files, self.names, strict=True):
-            found = how.kind or kind_of(path)
+            found = how.settings.format or kind_of(path)
             prefix = f"{name}:" if len(self.files) > 1 else ""
             if found in ("warc", "html"):
                 require("trafilatura", "web", "HTML")
@@ -113,11 +134,11 @@ class Inputs:
                 yield from _tmx(path, how.language, prefix)
             elif found == "html":
                 yield _whole(path, name, "html")
-            elif found == "text" and how.unit == "file":
+            elif found == "text" and how.settings.document == "file":
                 yield _whole(path, name, "text")
             else:
                 yield from _lines_or_paragraphs(
-                    path, prefix, found, blank=found == "text" and how.unit == "blank"
+                    path, prefix, found, blank=found == "text" and how.settings.document == "blank"
                 )
 
     def size(self) -> int:

@@ -37,11 +37,10 @@ from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
     ChunkFile,
     ChunkWorker,
-    SplitSettings,
     checksum_of,
 )
 from mexma_cli.stages.split.decide import decide
-from mexma_cli.stages.split.inputs import Chunk, Inputs, Reading, chunks
+from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.rules import NAMES
 from mexma_cli.text.writing import Chunk as Text
@@ -105,8 +104,7 @@ class SplitReport:
 
 def split(
     inputs: Inputs,
-    how: Reading,
-    settings: SplitSettings,
+    how: Splitting,
     outputs: SplitOutputs,
     workers: int = 1,
     argv: tuple[str, ...] = (),
@@ -127,30 +125,30 @@ def split(
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
     check_outside_stores(outputs.work)
-    worker = ChunkWorker(settings)
+    worker = ChunkWorker(how)
     model = worker.check()
     tell = on_progress or (lambda done, total: None)
     with only_process(outputs.files):
-        folder = _work_folder(outputs.work, settings, model)
-        found = _Chunks(folder, worker, settings, workers).made(inputs, how, tell)
-        codes = decide(found, settings.limits, folder)
+        folder = _work_folder(outputs.work, how, model)
+        found = _Chunks(folder, worker, how, workers).made(inputs, tell)
+        codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
         if not report.documents:
             raise MexmaError(f"{', '.join(inputs.names[:3])}: there are no documents", "are the files empty?")
-        write_chunks(outputs.files, _texts(found, codes, settings.rejects))
-        _write_report(report, settings, outputs, model, argv, time.monotonic() - began)
+        write_chunks(outputs.files, _texts(found, codes, how.rejects))
+        _write_report(report, how, outputs, model, argv, time.monotonic() - began)
         del codes
         (folder.parent / PROGRESS).unlink()  # the workplace goes
     return report
 
 
-def _work_folder(folder: Path, settings: SplitSettings, model: str | None) -> Path:
+def _work_folder(folder: Path, how: Splitting, model: str | None) -> Path:
     """The folder of the chunks' results, without any that other settings have made."""
     packages = ("ftfy", "sentencex", "sentence-splitter")
     ours = {
         "format": _FORMAT,
         "mexma": __version__,
-        "settings": settings.as_json(),
+        "settings": how.as_json(),
         "identifier": model,
         "packages": {name: version(name) for name in packages},
     }
@@ -173,18 +171,18 @@ def _work_folder(folder: Path, settings: SplitSettings, model: str | None) -> Pa
 class _Chunks:
     """The chunks' results, made in this process or in several."""
 
-    def __init__(self, folder: Path, worker: ChunkWorker, settings: SplitSettings, workers: int) -> None:
-        self._folder, self._worker, self._settings, self._workers = folder, worker, settings, workers
+    def __init__(self, folder: Path, worker: ChunkWorker, how: Splitting, workers: int) -> None:
+        self._folder, self._worker, self._how, self._workers = folder, worker, how, workers
 
-    def made(self, inputs: Inputs, how: Reading, tell: Progress) -> list[Path]:
+    def made(self, inputs: Inputs, tell: Progress) -> list[Path]:
         """Make those that are missing; their files, in order."""
         found: list[Path] = []
         with ExitStack() as stack:
-            every = chunks(inputs.documents(how))
+            every = chunks(inputs.documents(self._how))
             first = list(islice(every, 2))
             pool = None
             if self._workers > 1 and len(first) > 1:  # for a single chunk no process has to start
-                pool = stack.enter_context(processes(self._workers, _start, self._settings))
+                pool = stack.enter_context(processes(self._workers, _start, self._how))
             waiting: dict[Future[None], int] = {}
             total, done = inputs.size(), 0
             for chunk in chain(first, every):
@@ -221,9 +219,9 @@ _here: ChunkWorker
 _stopped: Callable[[], None]
 
 
-def _start(stopped: Callable[[], None], settings: SplitSettings) -> None:
+def _start(stopped: Callable[[], None], how: Splitting) -> None:
     global _here, _stopped
-    _here, _stopped = ChunkWorker(settings), stopped
+    _here, _stopped = ChunkWorker(how), stopped
 
 
 def _work(chunk: Chunk, path: Path) -> None:
@@ -298,7 +296,7 @@ def _places(rows: np.ndarray, names: list[str], documents: np.ndarray, spans: np
 
 def _write_report(
     report: SplitReport,
-    settings: SplitSettings,
+    how: Splitting,
     outputs: SplitOutputs,
     model: str | None,
     argv: tuple[str, ...],
@@ -308,7 +306,7 @@ def _write_report(
         "kind": "split report",
         "versions": {"mexma": __version__, "ftfy": version("ftfy"), "identifier": model},
         "argv": list(argv),
-        "settings": settings.as_json(),
+        "settings": how.as_json(),
         "documents": {
             "read": report.documents,
             "repaired": report.repaired,

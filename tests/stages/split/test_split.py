@@ -13,16 +13,15 @@ import pytest
 import zstandard
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.split import SplitSettings
 from mexma_cli.stages.split import inputs as reading
-from mexma_cli.stages.split.chunk import ChunkWorker, SplitSettings
-from mexma_cli.stages.split.inputs import Reading, find_inputs
+from mexma_cli.stages.split.chunk import ChunkWorker
+from mexma_cli.stages.split.inputs import Splitting, find_inputs
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
-from mexma_cli.text.rules import chosen_limits
 from tests.processes import forks_of_pools
 
 SPANISH = (Path(__file__).parents[3] / "examples" / "spa-eng" / "spa.txt").read_text("utf-8").splitlines()
 ONE, TWO = "Il est venu dans la maison de ma mère.", "Où se trouve la gare la plus proche ?"
-RULES = ("sentence", "language", "text", "duplicate")
 
 
 def run(
@@ -34,13 +33,13 @@ def run(
     off: tuple[str, ...] = (),
     **how: str,
 ) -> SplitReport:
-    fields = how.pop("fields", "text id").split()
-    settings = SplitSettings(
-        language, chosen_limits(on, off, RULES), fields=(fields[0], fields[1]), rejects=True
+    text_field, id_field = how.pop("fields", "text id").split()
+    settings = SplitSettings.model_validate(
+        {"on": on, "off": off, "text_field": text_field, "id_field": id_field, **how}
     )
     outputs = SplitOutputs(to, to.with_name("rejects.tsv"))
     found = find_inputs([str(path) for path in paths], language)
-    return split(found, Reading(language, **how), settings, outputs, workers)  # type: ignore[arg-type]
+    return split(found, Splitting(language, settings, rejects=True), outputs, workers)
 
 
 def rows(path: Path) -> list[list[str]]:
@@ -77,7 +76,7 @@ def test_what_a_document_is(tmp_path: Path, out: Path) -> None:
     text.write_text(f"\n{ONE}\n{TWO}\n\n \nElle a vendu sa maison.\n", "utf-8")
     wanted = {"line": ["2", "3", "6"], "blank": ["2", "2", "6"], "file": ["a.txt"] * 3}
     for unit, names in wanted.items():
-        run(text, to=out, unit=unit)
+        run(text, to=out, document=unit)
         assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
 
 
@@ -178,7 +177,7 @@ def test_short_lines_take_their_documents_vote(tmp_path: Path, out: Path) -> Non
     (tmp_path / "a.txt").write_text(
         f"{ONE}\n{TWO}\nMerci, Karl!\n\nEr kam in das Haus. Danke, Jean.\n", "utf-8"
     )
-    run(tmp_path / "a.txt", to=out, unit="blank")
+    run(tmp_path / "a.txt", to=out, document="blank")
     assert out.read_text("utf-8").splitlines() == [ONE, TWO, "Merci, Karl!"]
 
 
@@ -195,7 +194,7 @@ def test_broken_files_are_counted_or_refused(
     assert report.repaired == {"control": 1} and report.dropped == {"short": 1}
     places = [row[:2] for row in rows(out.with_name("rejects.tsv"))]
     assert places == [["not UTF-8", "2"], ["short", "3"], ["too long", "4"], ["empty", "5"]]
-    run(tmp_path / "a.txt", to=out, unit="blank")
+    run(tmp_path / "a.txt", to=out, document="blank")
     assert out.read_text("utf-8").splitlines() == [TWO]
     refused = {
         "empty.txt": (b"", "no documents"),
