@@ -5,8 +5,9 @@
 OLD and NEW are checkouts, and the Python that runs this has what mexma needs. Both get the commands of
 same_cases.py, one thread each, in folders of the same layout. There is a line for each command: `same`,
 `DIFFERS` with what differs, or `FAILED` if its exit code is not the one that was expected, in both alike. The
-exit code is 1 unless all are the same. `--only` takes the cases and commands whose text has one of the words,
-and the cases that they need. Some cases (OF_OLD) read in both checkouts what OLD wrote.
+exit code is 1 unless all are the same. `--only mine eval` takes the cases that have one of the words in their
+name or at the beginning of a command, and those that they need. Some cases (OF_OLD) read in both checkouts
+what OLD wrote.
 
 Not compared: messages (stderr), pages and pictures, forecasts (--dry-run), what a clock says, how a manifest
 is laid out, what lies in `.partial`, a run's own bookkeeping (`units`, checkpoints). Vectors, neighbours and
@@ -44,9 +45,12 @@ from same_cases import CASES, OF_OLD, RECIPES, write_inputs
 
 CLOCK = {"seconds", "tokens_per_second", "best_seconds", "speed", "date", "time", "peak_memory_bytes"}
 """Keys in JSON that say what a clock says, or what the process took."""
-TIMED = re.compile(r"\b\d[\d,.]* (?:tokens|sentences|lines|pairs)/s|\b[\d.]+ (?:s|min|h)\b|\d\d:\d\d:\d\d")
+TIMED = re.compile(
+    r"\b\d[\d,.]* (?:tokens|sentences|lines|pairs)/s|\b[\d.]+ (?:s|min|h)\b|\d\d:\d\d:\d\d"
+    r"|(?:last seconds|tokens/s) .*"
+)
 """The same in tables."""
-OWN = {"units", "checkpoints", "files.json", "status.json", "cache", "training.json", "text.json"}
+OWN = {"units", "logs", "checkpoints", "files.json", "status.json", "cache", "training.json", "text.json"}
 """Names of what a program keeps for itself."""
 PAGES = {".html", ".svg", ".png", ".pdf"}
 MANIFESTS = {"manifest.json", "checkpoint.json"}
@@ -56,7 +60,7 @@ SAID = {"rows", "dim", "dtype", "language", "fingerprint", "content", "k", "inde
 UNPACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress
 }  # fmt: skip
-SECONDS = 600
+SECONDS = 1800
 Facts = dict[str, Any]
 
 
@@ -98,7 +102,8 @@ def needs(case: str) -> set[str]:
 
 
 def chosen_cases(parts: Sequence[str]) -> list[str]:
-    """The cases with one of these words in their name or commands, and those that they need; all without."""
+    """The cases with one of these words in their name or at the beginning of a command, and those that they
+    need, in an order in which they can run; all cases without words."""
     found: set[str] = set()
 
     def take(case: str) -> None:
@@ -107,8 +112,9 @@ def chosen_cases(parts: Sequence[str]) -> list[str]:
             for other in needs(case):
                 take(other)
 
-    for case, text in CASES.items():
-        if not parts or any(part in case or part in text for part in parts):
+    for case in CASES:
+        texts = [" ".join(command.words) for command in commands_of(case)]
+        if not parts or any(part in case or text.startswith(part) for part in parts for text in texts):
             take(case)
     done: list[str] = []
     while len(done) < len(found):
@@ -363,7 +369,7 @@ def main() -> int:
     )
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
-    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="cases or commands to run")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="the cases to run")
     parser.add_argument("--keep", type=Path, help="a new folder for all that is written")
     parser.add_argument("--list", action="store_true", help="print the commands and stop")
     arguments = parser.parse_args()

@@ -172,8 +172,8 @@ RECIPES: dict[str, dict[str, Any]] = {
             "run-auto",
             pairs=[["spa", "eng"]],
             languages={
-                "spa": {"input": "../spa.txt", "known": "../few.spa", "clean": True},
-                "eng": {"input": "../eng.txt", "known": "../few.eng"},
+                "spa": {"input": "../spa.txt", "known": "../known.spa", "clean": True},
+                "eng": {"input": "../eng.txt", "known": "../known.eng"},
             },
             mine={"threshold": "auto", "margin": "distance", "k": 3, "drop_copies": True},
             filter={"rejects": True},
@@ -202,6 +202,12 @@ TINY = "--model text/tiny --dtype fp32"
 SIDES = "--source-lang spa --target-lang eng"
 STORES = "embed/spa.emb embed/eng.emb"
 WITHIN = "--within text/spa.docs text/eng.docs"
+
+
+HELP = """
+align augment convert demo doctor embed eval export filter info knn langid languages merge mine new-language
+prepare project recipes report run score search split train tune
+"""
 
 
 def lines(*commands: str) -> str:
@@ -395,7 +401,8 @@ shards/all.emb
     "tune-texts": f"""
         tune {STORES}
         tune {STORES} --precision 0.9 --margin distance --json
-        tune {STORES} --retrieval intersect -k 2 -o tune-texts/kept.tsv
+        tune {STORES} --retrieval intersect -k 2
+        fails tune {STORES} -o tune-texts/kept.tsv
         tune {STORES} --plant text/gold.spa text/gold.eng --drop-copies
         tune {STORES} {WITHIN} --json
     """,
@@ -505,12 +512,15 @@ shards/all.emb
         eval tokens text/flores --model text/tiny --cache none
         eval attention text/flores --model text/tiny --cache none --json
         eval pooling --xsim text/flores --model text/tiny --cache none
-        eval senteval text/senteval --kfold 3 --cache none --json
+        eval senteval text/senteval --model text/tiny --kfold 3 --cache none --json
+        eval xnli text/xnli --model text/tiny --batch 8 --epochs 1 --cache none --json
         report eval/xsim.json eval/tatoeba.json
         report eval/xsim.json eval/bucc.json --json
         report eval/xsim.json eval/tatoeba.json -o eval/page.html
         fails eval xsim text/nothing
     """,
+    "demo": "demo demo/out",
+    "help": lines("--help", *(f"{command} --help" for command in HELP.split())),
     # What the old checkout wrote is read by both.
     "opens": """
         info opens/embed/spa.emb
@@ -552,9 +562,13 @@ def write_inputs(folder: Path) -> None:
     examples = ROOT / "examples" / "spa-eng"
     gold = [tuple(line.split("\t")[:2]) for line in _read(examples / "gold.tsv")]
     source = _read(examples / "spa.txt")[:LINES]
-    known = {b for a, b in gold if a in {*source}}
-    target = sorted(_read(examples / "eng.txt"), key=lambda line: line not in known)[:LINES]
+    inside = {b for a, b in gold if a in {*source}}
+    known = [(a, b) for a, b in gold if a not in {*source}]
+    others = [line for line in _read(examples / "eng.txt") if line not in {b for _, b in gold}]
+    target = [*sorted(inside), *others][:LINES]
     random.Random(0).shuffle(target)
+    for side, name in enumerate(("spa", "eng")):
+        _put(text / f"known.{name}", (pair[side] for pair in known))
     _write_demo(text, source, target, gold)
     _write_dirty(text, source, gold)
     _write_documents(text, source, gold)
@@ -715,6 +729,11 @@ def _write_measures(text: Path, gold: Pairs) -> None:
     )
     words = sorted({word for a, _ in gold[:100] for word in a.lower().split() if word.isalpha()})
     _put(text / "dictionary.txt", (f"{word} {word[::-1]}" for word in words))
+    classes = ("entailment", "neutral", "contradictory")
+    rows = [f"{gold[n][1]}\t{gold[n + n % 2][1]}\t{classes[n % 3]}" for n in range(48)]
+    _put(text / "xnli" / "multinli.train.en.tsv", ["premise\thypo\tlabel", *rows])
+    tests = [f"es\t{classes[n % 3]}\t{gold[n][0]}\t{gold[n + 1][0]}" for n in range(30)]
+    _put(text / "xnli" / "xnli.test.tsv", ["language\tgold_label\tsentence1\tsentence2", *tests])
     films = ["good", "fine", "bad", "poor"]
     for name, count in (
         ("MR.tsv", 60),

@@ -19,14 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
-
-import mexma_cli
-from mexma_cli.main import cli
+# What is imported here each process of a pool imports again.
 
 
 def main() -> None:
     """Warm up, say so, and run jobs until stdin ends."""
+    import mexma_cli
+
     assert Path(mexma_cli.__file__).is_relative_to(sys.argv[1]), mexma_cli.__file__
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -38,6 +37,11 @@ def main() -> None:
 
 def _warm() -> None:
     """Import all modules, and mine a little: the same whatever the modules are called."""
+    import torch
+
+    import mexma_cli
+    from mexma_cli.main import cli
+
     warnings.simplefilter("ignore")
     for _, name, _ in pkgutil.walk_packages(mexma_cli.__path__, "mexma_cli."):
         if not name.endswith("__main__"):
@@ -63,6 +67,8 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
 
 def _child(job: dict[str, Any]) -> NoReturn:
     """Run `mexma` and end; a command that takes too long is ended by SIGALRM."""
+    from mexma_cli.main import cli
+
     code = 70
     try:
         signal.alarm(job["seconds"])
