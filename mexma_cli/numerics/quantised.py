@@ -16,6 +16,8 @@ from mexma_cli.numerics.threads import in_blocks
 
 AT_ONCE = 1 << 9
 """Rows that are restored together: they stay in the processor's cache."""
+_WIDEST = 16
+"""Numbers that a byte may stand for in a file: rows are not much larger in memory than on the disk."""
 _SAMPLE = 1000
 """Parts that the codebook is fitted to, for each of its entries."""
 
@@ -94,7 +96,10 @@ class QuantisedRows:
         """
         codes, lengths, codebook = (stored[name] for name in ("codes", "lengths", "codebook"))
         width = int(stored["width"])
-        fit = codes.shape == (len(lengths), -(-width // codebook.shape[1]))
+        plain = [codes.dtype.kind, lengths.dtype.kind, codebook.dtype.kind] == ["u", "f", "f"]
+        if not plain or codebook.ndim != 2 or not 1 <= codebook.shape[1] <= _WIDEST:
+            raise ValueError(f"{codebook.dtype} {codebook.shape} is no codebook of {codes.dtype}")
+        fit = width > 0 and codes.shape == (len(lengths), -(-width // codebook.shape[1]))
         if not fit or codes.max(initial=0) >= len(codebook):
             raise ValueError(f"{codes.shape} codes for {len(lengths):,} rows of {width} numbers")
         return cls(codes, lengths, codebook, width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -324,3 +325,53 @@ def test_the_fingerprint_is_of_the_modules_too(copy: Callable[[str], Path]) -> N
     found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
     found.append(SentenceEncoder.load(str(folder), "cpu", pooling="mean").fingerprint)
     assert len(set(found)) == 5
+
+
+def config_files(folder: Path) -> None:
+    """Transformers would read another file in place of config.json."""
+    content = json.loads((folder / "config.json").read_text())
+    write(folder / "config.4.0.0.json", content | {"attn_implementation": "owner/kernels"})
+    change_json("config.json", configuration_files=["config.4.0.0.json"])(folder)
+
+
+FETCHING: dict[str, Callable[[Path], object]] = {
+    **{
+        key: change_json("config.json", **{key: value})
+        for key, value in {
+            "attn_implementation": "owner/kernels",
+            "_attn_implementation": "owner/kernels@main:attend",
+            "_attn_implementation_internal": "owner/kernels",
+            "experts_implementation": "owner/kernels",
+            "fusion_config": {"owner/kernels": True},
+            "transformers_weights": "../../secret.safetensors",
+            "per_layer_config": {"0": {"attn_implementation": "owner/kernels"}},
+        }.items()
+    },
+    "configuration_files": config_files,
+}
+
+
+@pytest.mark.parametrize("case", FETCHING)
+def test_keys_that_fetch_code_are_dropped(
+    case: str, copy: Callable[[str], Path], texts: list[str], tmp_path: Path
+) -> None:
+    """Else transformers asks the hub, or fails where it has no network or no package for it."""
+    folder = copy("labse")
+    expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
+    FETCHING[case](folder)
+    for pickled in (False, True):  # read without transformers, and by it
+        encoder = SentenceEncoder.load(str(folder), "cpu")
+        assert np.array_equal(encoder.embed(texts), expected)
+        encoder.save(tmp_path / "saved")
+        assert "owner" not in (tmp_path / "saved" / "config.json").read_text()
+        if not pickled:
+            torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+            (folder / WEIGHTS).unlink()
+
+
+def test_own_code_takes_no_attention_from_the_hub(copy: Callable[[str], Path]) -> None:
+    folder = copy("labse")
+    own_code(folder, "")
+    change_json("config.json", attn_implementation="owner/kernels")(folder)
+    with pytest.raises(MexmaError, match=r"from another page of the hub \(`attn_implementation`\)"):
+        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import pickle
 from pathlib import Path
-
-import torch
 
 from mexma_cli.encoder.loading import laser, sonar
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
-from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.loading.weights import read_pickled
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
@@ -22,12 +19,8 @@ def read(path: Path) -> tuple[LazyTransformer, LazyTokenizer, Pooling]:
     Raises:
         MexmaError: The file is damaged or of another layout, or files of the tokeniser are not beside it.
     """
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # LASER3's settings
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError) as error:
-        raise damaged(path, error) from None
-    known = set(content) if isinstance(content, dict) else set()
+    content = read_pickled(path, argparse.Namespace)  # LASER3's settings
+    known = set(content) if isinstance(content, dict) and isinstance(content.get("model"), dict) else set()
     if known >= {"params", "model", "dictionary"}:
         return laser.read_laser2(path, content)
     if known >= {"cfg", "model"}:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -27,6 +28,7 @@ from mexma_cli.encoder.loading.sentence_piece import (
     UNKNOWN,
     PieceTokenizer,
 )
+from mexma_cli.encoder.loading.weights import reason
 from mexma_cli.encoder.model.engine import ACTIVATIONS
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
@@ -43,6 +45,7 @@ _ACTIVATIONS = {
     "gelu_fast": ACTIVATIONS["gelu_new"],
 }
 """By fairseq's names."""
+Model = TypeVar("Model", bound=torch.nn.Module)
 _KEPT = ("embed_tokens.", "embed_positions.weight", "layers.", "layer_norm.")
 """How the names of the encoder's weights begin."""
 
@@ -211,12 +214,11 @@ def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer
     Raises:
         MexmaError: The parts do not belong together, or the SentencePiece model is not beside the checkpoint.
     """
-    try:
-        model = Lstm(content["params"])
-        model.load_state_dict(content["model"])
+    with _as_message(path):
+        model = _filled(
+            lambda: Lstm(content["params"]), content["model"], content["params"].get("num_layers")
+        )
         ids = {str(piece): int(place) for piece, place in content["dictionary"].items()} | SPECIAL
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _mixed(path, error) from None
     if max(ids.values()) >= model.config.vocab_size or min(ids.values()) < 0:
         raise MexmaError(f"{path}: the dictionary has ids that have no embedding")
     tokenizer = LaserTokenizer("LASER2", _beside(path, ".spm"), ids, None, LONGEST)
@@ -239,23 +241,20 @@ def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer
     pooling, first = settings.get("sentemb_criterion"), START if settings.get("prepend_bos") else None
     activation = settings.get("activation_fn", "relu")
     refused = {
-        f"sentemb_criterion {pooling!r}": pooling not in POOLINGS,
+        f"sentemb_criterion {pooling!r}": pooling not in list(POOLINGS),
         "sentemb_criterion 'cls' without prepend_bos": pooling == "cls" and first is None,
-        f"activation_fn {activation!r}": activation not in _ACTIVATIONS,
+        f"activation_fn {activation!r}": activation not in list(_ACTIVATIONS),
         "layernorm_embedding": settings.get("layernorm_embedding"),
         "no_token_positional_embeddings": settings.get("no_token_positional_embeddings"),
     }
     if odd := [name for name, is_so in refused.items() if is_so]:
         raise MexmaError(f"{path}: its settings have {odd[0]}, which is not supported")
-    try:
+    with _as_message(path):
         bare = {name.removeprefix("encoder."): weight for name, weight in content["model"].items()}
         weights = {name: weight for name, weight in bare.items() if name.startswith(_KEPT)}
-        last_norm = "layer_norm.weight" in weights
-        with torch.device("meta"):  # filled below
-            transformer = Laser3(settings, len(weights["embed_tokens.weight"]), last_norm)
-        transformer.load_state_dict(weights, assign=True)
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _mixed(path, error) from None
+        last_norm, size = "layer_norm.weight" in weights, len(weights["embed_tokens.weight"])
+        layers = settings.get("encoder_layers")
+        transformer = _filled(lambda: Laser3(settings, size, last_norm), weights, layers)
     vocabulary = _beside(path, ".cvocab")
     ids = _dictionary(vocabulary)
     rows, known = transformer.config.vocab_size, len(ids) + last_norm  # it brings along a token <mask>
@@ -297,6 +296,31 @@ def _dictionary(path: Path) -> dict[str, int]:
     return ids
 
 
-def _mixed(path: Path, error: Exception) -> MexmaError:
-    reason = str(error).splitlines()[-1].strip()
-    return MexmaError(f"{path}: the parts of the checkpoint do not belong together: {reason}")
+def _filled(make: Callable[[], Model], weights: Mapping[str, Any], layers: Any) -> Model:
+    """A model that takes its memory from the weights: its own sizes take none before they are compared.
+
+    Raises:
+        Exception: Of torch's: the weights are not those of such a model.
+    """
+    if isinstance(layers, int) and layers > len(weights):
+        raise ValueError(f"{layers:,} layers of {len(weights):,} weights")
+    with torch.device("meta"):
+        model = make()
+    model.load_state_dict(weights, assign=True)
+    return model
+
+
+@contextmanager
+def _as_message(path: Path) -> Iterator[None]:
+    """Turn what is raised where the parts of a checkpoint, which may be anything, are put together.
+
+    Raises:
+        MexmaError: Something was.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        why = reason(error, last=True)
+        raise MexmaError(f"{path}: the parts of the checkpoint do not belong together: {why}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from mexma_cli.encoder.loading.tokenizer import (
     put_in_lower_case,
     with_transformers,
 )
-from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.loading.weights import reason
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
@@ -50,7 +49,7 @@ def load_transformer(
     except MexmaError:
         raise
     except Exception as error:  # transformers, and a folder's own code, raise whatever they like
-        raise refused(name, settings.transformer, error) from None
+        raise refused(name, error) from None
     # transformers fills weights that are missing or have another shape with random numbers
     absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     pooler = [key for key in absent if key.startswith("pooler.")]
@@ -78,15 +77,10 @@ def _pooler(name: str, model: PreTrainedModel) -> Dense:
     return Dense(linear.float(), torch.nn.Tanh())
 
 
-def refused(name: str, folder: Path, error: Exception) -> MexmaError:
+def refused(name: str, error: Exception) -> MexmaError:
     """The error for an exception of transformers or tokenizers, which raise many kinds."""
-    if isinstance(error, pickle.UnpicklingError):
-        return damaged(folder, error)
-    reason, *details = (str(error) or type(error).__name__).splitlines()
-    if reason.endswith(":") and details:
-        reason += f" {details[0].strip()}"
     return MexmaError(
-        f"{name!r} cannot be loaded as an encoder: {reason}",
+        f"{name!r} cannot be loaded as an encoder: {reason(error)}",
         "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
     )
 
@@ -114,7 +108,7 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
     try:
         tokenizer = with_transformers(folder, settings.own_code)
     except Exception as error:  # tokenizers raises plain Exception
-        raise refused(name, folder, error) from None
+        raise refused(name, error) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
     if settings.lower_case:
@@ -131,7 +125,7 @@ def _highest_id(backend: Tokenizer) -> int:
 
 @panic_as_message()
 def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabulary: int) -> None:
-    backend = tokenizer.backend
+    backend = tokenizer.unlimited
     highest = _highest_id(backend)
     sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"

@@ -13,6 +13,7 @@ from mexma_cli.encoder.loading.folder import locate
 from mexma_cli.encoder.loading.hugging_face import read_masked_lm
 from mexma_cli.encoder.loading.load import refused
 from mexma_cli.encoder.loading.settings import read_settings
+from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +56,13 @@ def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     Raises:
         MexmaError: It cannot be loaded.
     """
-    where = read_settings(locate(name)).transformer
+    settings = read_settings(locate(name))
     try:
-        model, report = read_masked_lm(where)
+        model, report = read_masked_lm(settings)
+    except MexmaError:
+        raise
     except Exception as error:  # transformers raises whatever it likes
-        raise refused(name, where, error) from None
+        raise refused(name, error) from None
     base = getattr(model, model.base_model_prefix)
     absent = [key for key in report["missing_keys"] if not key.startswith(f"{model.base_model_prefix}.")]
     if absent:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, FolderSettings, write_json
-from mexma_cli.encoder.loading.weights import FILES, read_weights
+from mexma_cli.encoder.loading.weights import FILES, read_weights, reason
 from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
 
@@ -70,15 +70,16 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
         )
     try:
         sizes = int(config["in_features"]), int(config["out_features"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise MexmaError(f"{folder}: config.json does not say in_features and out_features") from None
-    linear = torch.nn.utils.skip_init(torch.nn.Linear, *sizes, bias=bool(config.get("bias", True)))
     weights = {key.removeprefix("linear."): tensor.float() for key, tensor in read_weights(folder).items()}
     try:
-        linear.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise MexmaError(f"{folder}: weights and config.json do not belong together: {reason}") from None
+        with torch.device("meta"):  # sizes that are not those of the weights take no memory
+            linear = torch.nn.Linear(*sizes, bias=bool(config.get("bias", True)))
+        linear.load_state_dict(weights, assign=True)
+    except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
+        why = reason(error, last=True)
+        raise MexmaError(f"{folder}: weights and config.json do not belong together: {why}") from None
     return Dense(linear, getattr(torch.nn, kind)())
 
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.loading.weights import damage_as_message
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings, weight_axis_and_basis
 from mexma_cli.numerics.quantised import QuantisedRows
 
@@ -56,7 +55,7 @@ def load(path: Path) -> dict[str, np.ndarray | QuantisedEmbeddings]:
     Raises:
         MexmaError: The file is damaged.
     """
-    try:
+    with damage_as_message(path):
         stored = load_file(path)
         words = {}
         for start in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(f".{_WEIGHTS}")]:
@@ -65,6 +64,4 @@ def load(path: Path) -> dict[str, np.ndarray | QuantisedEmbeddings]:
             coded, weights = QuantisedRows.read(parts), parts[_WEIGHTS].astype(np.float32)
             rows = parts["rows"].astype(np.float32)
             words[start.removesuffix(".")] = QuantisedEmbeddings(coded, weights, parts["special"], rows)
-    except (SafetensorError, OSError, LookupError, ValueError, RuntimeError) as error:
-        raise damaged(path, error) from None
     return {name: weight.astype(np.float32, copy=False) for name, weight in stored.items()} | words

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
-from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.loading.weights import damage_as_message
 from mexma_cli.errors import MexmaError, installed_by
 
 START, PADDING, END, UNKNOWN = range(4)
@@ -32,10 +32,8 @@ class PieceTokenizer(LazyTokenizer):
         except ImportError:
             hint = installed_by("laser")
             raise MexmaError(f"{owner} needs the library sentencepiece", hint) from None
-        try:
+        with damage_as_message(spm):
             self.pieces = SentencePieceProcessor(model_file=str(spm))
-        except (OSError, RuntimeError) as error:
-            raise damaged(spm, error) from None
         self.owner, self.first, self._model = owner, first, spm.read_bytes()
         self.padding, self.max_tokens, self.keeps_end = PADDING, max_tokens, False
 

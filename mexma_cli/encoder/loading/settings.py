@@ -28,9 +28,13 @@ weights, and refuses it with a message that quotes it."""
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """Kinds of sentence_KIND_config.json. The first is today's; older versions wrote the others."""
 _HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
+_LAYERS = ("num_hidden_layers", "n_layers", "encoder_layers")
 _COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "vocab")]
-_COUNTS += ["max_position_embeddings", "num_attention_heads", "num_hidden_layers"]
+_COUNTS += ["max_position_embeddings", "num_attention_heads", *_LAYERS]
+_COUNTS += ["dim", "hidden_dim", "n_heads", "d_model", "encoder_ffn_dim", "encoder_attention_heads"]
 _MOST_LAYERS = 1000
+_OTHERS_CODE = ("attn_implementation", "_attn_implementation", "experts_implementation")
+"""Keys of config.json that may name code on another page of the hub, as `auto_map` may."""
 # Subpackages of sentence-transformers whose modules are not for sentence encoders.
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
@@ -121,12 +125,12 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
                 f"{where} brings its own Python code ({files}), which is not run unasked",
                 "read that code, then give --trust-remote-code",
             )
-        if "--" in json.dumps(
-            [code, (read_json_object(where / "tokenizer_config.json") or {}).get("auto_map")]
-        ):
+        mapped = json.dumps([code, (read_json_object(where / "tokenizer_config.json") or {}).get("auto_map")])
+        others = [key for key in _OTHERS_CODE if "/" in str(config.get(key))]
+        if "--" in mapped or others:
             raise MexmaError(
                 f"{where}: config.json or tokenizer_config.json takes code from another page of the hub "
-                "(`auto_map`), whose revision nobody has pinned",
+                f"(`{'auto_map' if '--' in mapped else others[0]}`), whose revision nobody has pinned",
                 "put that code into the folder, and its file's name alone into `auto_map`",
             )
         return True
@@ -148,11 +152,9 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     for key in _COUNTS:
         if isinstance(config.get(key), int) and config[key] < 1:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
-    layers = config.get("num_hidden_layers")
-    if isinstance(layers, int) and layers > _MOST_LAYERS:
-        raise MexmaError(
-            f"{where}: config.json has num_hidden_layers {layers:,}; {_MOST_LAYERS:,} is the limit"
-        )
+    for key in _LAYERS:
+        if isinstance(config.get(key), int) and config[key] > _MOST_LAYERS:
+            raise MexmaError(f"{where}: config.json has {key} {config[key]:,}; {_MOST_LAYERS:,} is the limit")
     if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
         raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is negative or not finite")
     padding = config.get("pad_token_id", 1) if FAMILIES[family].behind_padding else -1

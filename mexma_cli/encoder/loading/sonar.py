@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.encoder.loading.sentence_piece import END, PADDING, START, UNKNOWN, PieceTokenizer
+from mexma_cli.encoder.loading.weights import damage_as_message
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.quiet import quieten_transformers
@@ -67,16 +68,16 @@ def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer,
         MexmaError: The weights are not those of SONAR's text encoder, or the SentencePiece model is not
             beside the file, or another one's.
     """
-    from transformers import M2M100Config
-    from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
     from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 
+    from mexma_cli.encoder.model.hugging_face import build_model
+
     quieten_transformers()
-    weights = {_renamed(name): weight for name, weight in content["model"].items()}
+    weights = {_renamed(str(name)): weight for name, weight in content["model"].items()}
     embeddings, inner = weights["embed_tokens.weight"], weights.get("layers.0.fc1.weight")
-    width = embeddings.shape[1]
-    if inner is None or width % _HEAD:
-        raise MexmaError(f"{path} is no text encoder of SONAR: its states have {width} numbers")
+    shapes = [list(getattr(weight, "shape", [])) for weight in (embeddings, inner)]
+    if [len(shape) for shape in shapes] != [2, 2] or not (width := shapes[0][1]) or width % _HEAD:
+        raise MexmaError(f"{path} is no text encoder of SONAR: its first weights have the shapes {shapes}")
     spm = path.with_name(SPM)
     if not spm.is_file():
         raise MexmaError(f"{path} has no {SPM} beside it, SONAR's SentencePiece model")
@@ -88,22 +89,17 @@ def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer,
             "take both from the same place",
         )
     embeddings[list(_ORDER)] = embeddings[list(_ORDER.values())]
-    config = M2M100Config(
-        vocab_size=len(embeddings),
-        d_model=width,
-        encoder_layers=len({name.split(".")[1] for name in weights if name.startswith("layers.")}),
-        encoder_attention_heads=width // _HEAD,
-        encoder_ffn_dim=len(inner),
-        max_position_embeddings=_POSITIONS,
-    )
-    model, report = M2M100Encoder.from_pretrained(
-        None,
-        config=config,
-        state_dict=weights,
-        dtype=embeddings.dtype,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-    )
+    config = {
+        "model_type": "m2m_100",
+        "vocab_size": len(embeddings),
+        "d_model": width,
+        "encoder_layers": len({name.split(".")[1] for name in weights if name.startswith("layers.")}),
+        "encoder_attention_heads": width // _HEAD,
+        "encoder_ffn_dim": shapes[1][0],
+        "max_position_embeddings": _POSITIONS,
+    }
+    with damage_as_message(path):
+        model, report = build_model(config, weights, embeddings.dtype)
     odd = [
         *report["missing_keys"],
         *report["unexpected_keys"],

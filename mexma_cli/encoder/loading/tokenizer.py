@@ -14,6 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase, Sequence
 
+from mexma_cli.encoder.loading.settings import read_json_object
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
 
@@ -203,7 +204,13 @@ def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedT
     Args:
         own_code: The folder's own Python code may be run.
     """
-    from transformers import AutoTokenizer
+    from transformers import CONFIG_MAPPING, AutoTokenizer
+
+    from mexma_cli.encoder.model.hugging_face import config_of
 
     quieten_transformers()
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=own_code)
+    if not Path(folder).is_dir():
+        raise FileNotFoundError("no such folder")  # transformers would ask the hub for it
+    content = {} if own_code else read_json_object(Path(folder) / "config.json") or {}
+    config = config_of(content, str(folder)) if content.get("model_type") in list(CONFIG_MAPPING) else None
+    return AutoTokenizer.from_pretrained(folder, config=config, trust_remote_code=own_code)

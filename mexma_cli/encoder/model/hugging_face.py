@@ -2,39 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from transformers import (
     CONFIG_MAPPING,
     MODEL_MAPPING,
+    PreTrainedConfig,
     PreTrainedModel,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
 
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
 LoadingReport = dict[str, Any]
 """Which weights are missing or of another shape; transformers has filled these with random numbers."""
+_OLD = (
+    "torch_dtype",
+    "tokenizer_class",
+    "rope_theta",
+    "rope_scaling",
+    "global_rope_theta",
+    "local_rope_theta",
+)
+_OLD += ("global_attn_every_n_layers",)
+"""Names that transformers still reads, and writes no more."""
+_OF_RESULTS = {
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "use_cache",
+    "chunk_size_feed_forward",
+}
+_OF_RESULTS |= {"problem_type"}
+"""What a model returns, and how: that is said where it is run."""
+
+
+def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
+    """Transformers' object of a config.json's `content`: of what it knows for this family, and nothing else.
+
+    Other keys would be read, too, and some make it fetch code and run it: an attention or experts by their
+    name on the hub, a quantiser, another config.json.
+
+    Args:
+        folder: Where it is from.
+    """
+    kind = CONFIG_MAPPING[content["model_type"]]
+    known = {*kind().to_dict(), *kind.attribute_map, *_OLD} - _OF_RESULTS
+    chosen = {name: value for name, value in content.items() if name in known}
+    return kind.from_dict(chosen, name_or_path=folder)
 
 
 def build_model(
-    content: dict[str, Any], weights: dict[str, torch.Tensor], with_pooler: bool
+    content: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor],
+    dtype: torch.dtype | str = "auto",
+    kinds: Mapping[Any, Any] = MODEL_MAPPING,
+    **arguments: Any,
 ) -> tuple[PreTrainedModel, LoadingReport]:
-    """The model of a config.json's `content` with these weights."""
-    config = CONFIG_MAPPING[content["model_type"]].from_dict(content)
-    model, report = MODEL_MAPPING[type(config)].from_pretrained(
+    """The model of a config.json's `content` with these weights.
+
+    Args:
+        dtype: To cast the weights to; `auto`: as config.json says.
+        kinds: The model's class by that of its config.
+        arguments: Of that class.
+
+    Raises:
+        ValueError: The model would be much larger than the weights are; or what transformers raises.
+    """
+    config = config_of(content)
+    kind = kinds[type(config)]
+    if FAMILIES[content["model_type"]].takes_language and kinds is MODEL_MAPPING:
+        from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+
+        kind = M2M100Encoder
+    _check_size(config, sum(weight.numel() for weight in weights.values()))
+    model, report = kind.from_pretrained(
         None,
         config=config,
-        state_dict=weights,
-        dtype=next(iter(weights.values())).dtype,
-        ignore_mismatched_sizes=True,
+        state_dict=dict(weights),
+        dtype=dtype,
+        ignore_mismatched_sizes=True,  # reported by name instead
         output_loading_info=True,
-        add_pooling_layer=with_pooler,
+        **arguments,
     )
     return model, report
+
+
+def _check_size(config: PreTrainedConfig, stored: int) -> None:
+    """Refuse sizes that are not those of the weights before they take memory.
+
+    Transformers makes room for all that config.json describes; what the weights lack of it is reported later.
+
+    Args:
+        stored: How many numbers there are.
+    """
+
+    def size(*names: str) -> int:
+        found = (getattr(config, name, None) for name in names)
+        return next((value for value in found if isinstance(value, int)), 0)
+
+    width, inner = size("hidden_size"), size("intermediate_size", "hidden_dim", "encoder_ffn_dim")
+    rows = size("vocab_size") + size("max_position_embeddings") + size("type_vocab_size")
+    buckets = size("relative_attention_num_buckets") * size("num_attention_heads")
+    least = rows * width + size("num_hidden_layers") * (4 * width + 2 * inner) * width + buckets
+    if least > 2 * stored + _SLACK:
+        raise ValueError(f"config.json describes a model of {least:,} numbers; the weights have {stored:,}")
+
+
+_SLACK = 1 << 20  # what a small model may lack, to be named by `LoadingReport`
 
 
 def new_model(shape: NewEncoder, vocabulary: int, max_tokens: int, seed: int) -> PreTrainedModel:

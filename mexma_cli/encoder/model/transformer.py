@@ -66,8 +66,9 @@ class LazyTransformer:
             from mexma_cli.encoder.model.hugging_face import build_model
 
             quieten_transformers()
-            model, _ = build_model(self._source.config, self._source.tensors(), with_pooler=False)
-            self._source = model.eval()
+            config, weights = self._source.config, self._source.tensors()
+            dtype = next(iter(weights.values())).dtype
+            self._source = build_model(config, weights, dtype, add_pooling_layer=False)[0].eval()
             self._pack()
         return self._source
 

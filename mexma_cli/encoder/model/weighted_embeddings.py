@@ -64,6 +64,7 @@ class QuantisedEmbeddings:
     def __post_init__(self) -> None:
         tokens, width = self.shape
         fit = self.log_weights.shape == (tokens,) and self.rows.shape == (len(self.special), width)
+        fit = fit and self.special.dtype.kind == "i"
         if not fit or not ((self.special >= 0) & (self.special < tokens)).all():
             raise ValueError(f"special tokens or log weights that are not of {tokens:,} embeddings")
 

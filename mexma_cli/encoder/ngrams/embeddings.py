@@ -8,6 +8,7 @@ vocabulary, which stand for rows of a matrix made for these sentences (`PackedBa
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,21 +16,21 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 from tokenizers import Tokenizer
 
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
-from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.loading.weights import damage_as_message
 from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word, ngram_keys, pieces_of
 from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.quantised import QuantisedRows
 
+_LONGEST = 255  # letters of an n-gram, for which its key has a byte
 PART = 4
 """Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
-_DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
 
 class NgramEmbeddings:
@@ -159,17 +160,21 @@ class NgramEmbeddings:
         path = folder / NGRAMS_FILE
         if not path.is_file():
             return None
-        try:
+        with damage_as_message(path):
             with safe_open(path, "numpy") as file:
                 facts = {name: json.loads(value) for name, value in file.metadata().items()}
                 stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             keys = stored["keys"].view(np.uint32)
             vectors = QuantisedRows.read(stored) if "codes" in stored else stored["vectors"]
-            if vectors.shape != (len(keys), width):
+            if vectors.shape != (len(keys), width) or not len(keys):
                 raise ValueError(f"{vectors.shape} numbers for {len(keys):,} n-grams of {width}")
-            return cls(keys, vectors, **facts)
-        except _DAMAGE as error:
-            raise damaged(path, error) from None
+            table = cls(keys, vectors, **facts)
+            lengths = [*table.sizes, *table.consonants]
+            if not all(isinstance(length, int) and 0 < length <= _LONGEST for length in lengths):
+                raise ValueError("a length of its n-grams is out of range")
+            if not (math.isfinite(table.power) and 0 < table.unit < math.inf):
+                raise ValueError("the weight of its words is out of range")
+            return table
 
 
 def _arrays(vectors: np.ndarray | QuantisedRows) -> dict[str, np.ndarray]:

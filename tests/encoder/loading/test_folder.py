@@ -94,13 +94,16 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no tokeniser": (no_tokenizer, "it has no tokeniser (tokenizer.json)"),
     "tokeniser cut off": (cut_off("tokenizer.json", 999), "cannot be loaded as an encoder"),
-    "no weights": (lambda f: (f / WEIGHTS).unlink(), "no file named model.safetensors"),
-    "weights cut off": (cut_off(WEIGHTS, -100), "cannot be loaded as an encoder: "),
-    "weights cut off in their header": (cut_off(WEIGHTS, 5000), "cannot be loaded as an encoder: "),
-    "weights empty": (cut_off(WEIGHTS, 0), "cannot be loaded as an encoder: "),
+    "no weights": (
+        lambda f: (f / WEIGHTS).unlink(),
+        "has no weights (model.safetensors or pytorch_model.bin)",
+    ),
+    "weights cut off": (cut_off(WEIGHTS, -100), "model.safetensors cannot be read: "),
+    "weights cut off in their header": (cut_off(WEIGHTS, 5000), "model.safetensors cannot be read: "),
+    "weights empty": (cut_off(WEIGHTS, 0), "model.safetensors cannot be read: "),
     "weights that are none": (
         lambda f: (f / WEIGHTS).write_bytes(b"x" * 9999),
-        "cannot be loaded as an encoder: ",
+        "model.safetensors cannot be read: ",
     ),
     "a weight missing": (
         one_weight_less,

@@ -111,6 +111,31 @@ NARROW, HEADS = 12, 2
 TEXTS = ["Le chat dort.", "", "Oui", "ξω 漢字", "The cat sleeps on the mat, and so do I.", "OUI"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_embeddings", 1 << 36),
+        ("num_embeddings", -1),
+        ("num_embeddings", "x"),
+        ("hidden_size", 1 << 20),
+        ("embed_dim", 1 << 36),
+        ("num_layers", 10**6),
+        ("padding_idx", 10**9),
+    ],
+)
+def test_sizes_of_laser2_that_are_not_those_of_its_weights(
+    name: str, value: Any, laser: Path, tmp_path: Path
+) -> None:
+    """They are compared before they take memory, or hours."""
+    content = torch.load(laser, weights_only=True)
+    content["params"][name] = value
+    torch.save(content, tmp_path / "laser2.pt")
+    with pytest.raises(
+        MexmaError, match=r"laser2\.pt: the parts of the checkpoint do not belong together: ."
+    ):
+        SentenceEncoder.load(str(tmp_path / "laser2.pt"), "cpu")
+
+
 class Made:
     """A checkpoint of LASER3, and its vectors of TEXTS by torch's encoder, padded.
 
@@ -203,6 +228,11 @@ def test_laser3_with_other_settings_or_other_files_is_refused(laser: Path, tmp_p
         ("activation_fn", "swish", "activation_fn 'swish', which is not supported"),
         ("layernorm_embedding", True, "layernorm_embedding, which is not supported"),
         ("encoder_layers", 3, "do not belong together: Missing key"),
+        ("encoder_layers", 10**6, "do not belong together: 1,000,000 layers of"),
+        ("encoder_layers", "x", "do not belong together: "),
+        ("encoder_attention_heads", 0, "do not belong together: "),
+        ("encoder_embed_dim", 1 << 40, "do not belong together: "),
+        ("activation_fn", [], r"activation_fn \[\], which is not supported"),
         ("encoder_attention_heads", 5, "do not belong together: 5 heads"),
         ("encoder_ffn_embed_dim", 9, "do not belong together: size mismatch"),
     ]:
