@@ -14,6 +14,7 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.settings.rules import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
+from mexma_cli.text.fasttext_file import check_sizes
 
 SHORT = 20
 """Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
@@ -152,18 +153,23 @@ class FastText:
             raise MexmaError(
                 f"{path}: no such file", "--lid-model names a fastText model, such as lid.176.bin"
             )
+        check_sizes(path)
         try:
             self._model = fasttext.load_model(str(path))
-        except ValueError as error:
+            labels = self._model.labels
+        except (ValueError, RuntimeError) as error:
             raise MexmaError(f"{path} is no fastText model: {error}") from None
         self.name = f"fastText {path.name}"
-        self._codes = {label: iso3(label.removeprefix("__label__")) for label in self._model.labels}
+        self._codes = {label: iso3(label.removeprefix("__label__")) for label in labels}
         self.known = frozenset(self._codes.values()) - {"zxx", "und"}
 
     def identify(self, lines: Sequence[str]) -> list[Guess]:
         """The language of each line."""
         # The library's own `predict` fails with NumPy 2; this is what it calls.
-        found = (self._model.f.predict(_SPACES.sub(" ", line) + "\n", 1, 0.0, "strict") for line in lines)
+        try:
+            found = [self._model.f.predict(_SPACES.sub(" ", line) + "\n", 1, 0.0, "strict") for line in lines]
+        except RuntimeError as error:  # a number of the model is none
+            raise MexmaError(f"{self.name} does not work: {error}", "is the model whole?") from None
         return [
             Guess(self._codes[best[0][1]], min(best[0][0], 1.0)) if best else Guess("und", 0.0)
             for best in found

@@ -63,6 +63,45 @@ def test_fasttext_models() -> None:
         identifier("none", FIXTURES / "nothing")
 
 
+PLACES = {"dim": 8, "bucket": 40, "n-gram": 48, "entries": 64, "words": 68, "labels": 72, "kept": 84}
+"""Of numbers in the head of a model; its matrices' rows stand before the last of them."""
+
+
+@pytest.mark.parametrize("value", [2**30, -2, 1001])
+@pytest.mark.parametrize("name", [*PLACES, "rows", "width"])
+def test_sizes_in_a_fasttext_model_are_those_of_its_file(name: str, value: int, tmp_path: Path) -> None:
+    """The library would make room for them, or read beyond its matrices."""
+    content = bytearray((FIXTURES / "lid.bin").read_bytes())
+    last = len(content) - 4 * 2 * 4 - 16  # two labels, four numbers each
+    place = PLACES | {"rows": last, "width": last + 8}
+    content[place[name] : place[name] + 4] = value.to_bytes(4, "little", signed=True)
+    (tmp_path / "lid.bin").write_bytes(content)
+    with pytest.raises(MexmaError, match=r"lid\.bin is no fastText model: "):
+        identifier("none", tmp_path / "lid.bin")
+
+
+@pytest.mark.parametrize("size", [0, 7, 63, 100, 80_000, -1])
+def test_a_fasttext_model_that_is_cut_off(size: int, tmp_path: Path) -> None:
+    (tmp_path / "lid.bin").write_bytes((FIXTURES / "lid.bin").read_bytes()[:size])
+    with pytest.raises(MexmaError, match=r"lid\.bin is no fastText model: "):
+        identifier("none", tmp_path / "lid.bin")
+
+
+def test_a_quantised_fasttext_model(tmp_path: Path) -> None:
+    fasttext = pytest.importorskip("fasttext")
+    path = tmp_path / "lid.ftz"
+    for settings in ({"qnorm": True}, {"cutoff": 600}, {"cutoff": 600, "qnorm": True}):
+        model = fasttext.load_model(str(FIXTURES / "lid.bin"))
+        model.quantize(**settings)
+        model.save_model(str(path))
+        found = identifier("none", path)
+        assert found is not None and found.known == {"spa", "eng"}
+        content = path.read_bytes()
+        path.write_bytes(content[:-9] + content[-8:])
+        with pytest.raises(MexmaError, match=r"lid\.ftz is no fastText model: "):
+            identifier("none", path)
+
+
 def test_labels_of_all_models_are_iso_639_3() -> None:
     labels = [
         "fr",
