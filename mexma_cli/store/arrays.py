@@ -110,15 +110,16 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndar
     """The array in a file, memory-mapped.
 
     Raises:
-        MexmaError: It is no such file, or its array is not of this shape and type.
+        MexmaError: It is no such file, or its array is not of this shape and type, row after row.
     """
     try:
         # An empty file cannot be mapped.
         array = load_array(path, "r" if all(shape) else None)
     except ValueError as error:
         raise MexmaError(f"{path} is damaged ({error})", hint) from None
-    if array.shape != shape or array.dtype != np.dtype(dtype):
-        said = f"{array.dtype} {array.shape}, the manifest says {dtype} {shape}"
+    if array.shape != shape or array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else ", column after column"
+        said = f"{array.dtype} {array.shape}{order}, the manifest says {dtype} {shape}"
         raise MexmaError(f"{path} is damaged: {said}", hint)
     return array
 

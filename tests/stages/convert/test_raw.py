@@ -7,6 +7,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.convert.raw import is_npy, npy_header, open_npy, open_raw, to_raw
+from mexma_cli.store.arrays import mapped
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -59,3 +60,52 @@ def test_header_is_numpys(tmp_path: Path) -> None:
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
     (tmp_path / "v").write_bytes(npy_header(2, 3, "float32") + to_raw(vectors))
     np.testing.assert_array_equal(np.load(tmp_path / "v"), vectors)
+
+
+def with_header(path: Path, header: str, data: bytes = b"\0" * 24) -> None:
+    text = header.encode().ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+
+
+HEADERS = {
+    "more rows than there are": "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 3)}",
+    "fewer than none": "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 3)}",
+    "half a row": "{'descr': '<f4', 'fortran_order': False, 'shape': (1.5, 3)}",
+    "true rows": "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 3)}",
+    "no rows": "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+    "objects": "{'descr': '|O', 'fortran_order': False, 'shape': (1, 3)}",
+    "several numbers": "{'descr': [('a', '<f4'), ('b', '|O')], 'fortran_order': False, 'shape': (1, 3)}",
+    "no type": "{'descr': 'x', 'fortran_order': False, 'shape': (1, 3)}",
+    "a power": "{'descr': '<f4', 'fortran_order': False, 'shape': (9**9**9, 3)}",
+    "code": "__import__('os').system('false')",
+    "brackets": "(" * 110,
+    "a tab": "\\\t{",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_impossible_arrays_are_refused(case: str, tmp_path: Path) -> None:
+    """In raw vectors and in stores, whose checksums may be right all the same."""
+    path = tmp_path / "v.npy"
+    with_header(path, HEADERS[case])
+    with pytest.raises(MexmaError, match=r"v\.npy is (an array|no array that can be read)"):
+        open_npy(path)
+    with pytest.raises(MexmaError, match=r"v\.npy is damaged"):
+        mapped(path, (2, 3), "float32", "embed again")
+
+
+def test_columns_first_are_no_rows(tmp_path: Path) -> None:
+    """A store is read row by row, whatever its header says; raw vectors are as NumPy has them."""
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.save(tmp_path / "v.npy", np.asfortranarray(vectors))
+    np.testing.assert_array_equal(open_npy(tmp_path / "v.npy"), vectors)
+    with pytest.raises(MexmaError, match=r"float32 \(2, 3\), column after column, the manifest says"):
+        mapped(tmp_path / "v.npy", (2, 3), "float32", "embed again")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"\x93NUMPY\x03\0\xff\xff\xff\xff", b"PK\x03\x04" * 9])
+def test_files_that_break_off(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "v.npy").write_bytes(data)
+    with pytest.raises(MexmaError, match=r"v\.npy is damaged"):
+        mapped(tmp_path / "v.npy", (2, 3), "float32", "embed again")
