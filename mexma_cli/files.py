@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import xxhash
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mexma_cli.errors import MexmaError
 
@@ -343,8 +343,11 @@ def write_json_atomic(path: Path, content: Any) -> None:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, hint: str | None = None) -> Any:
     """Read JSON.
+
+    Args:
+        hint: What to do about a file that is damaged.
 
     Raises:
         MexmaError: The file is missing or is not JSON.
@@ -354,16 +357,33 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise MexmaError(f"{path}: no such file") from None
     except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and 5,000 brackets
-        raise MexmaError(f"{path} is damaged: not JSON ({error})") from None
+        raise MexmaError(f"{path} is damaged: not JSON ({error})", hint) from None
 
 
-def read_manifest(path: Path, model: type[Model], version: int) -> Model:
+class Sealed(BaseModel):
+    """A manifest with a checksum of itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checksum: str = ""
+    """Of all that it says otherwise, see `sealed`; empty in one that an earlier version wrote."""
+
+    def sealed(self) -> Self:
+        """The same with its `checksum`."""
+        said = self.model_dump(mode="json", exclude={"checksum"})
+        return self.model_copy(update={"checksum": fingerprint(said)})
+
+
+def read_manifest(path: Path, model: type[Model], version: int, hint: str | None = None) -> Model:
     """Read and check a manifest.
+
+    Args:
+        hint: What to do about one that is damaged.
 
     Raises:
         MexmaError: Missing, damaged, or of a later format than `version`.
     """
-    content = read_json(path)
+    content = read_json(path, hint)
     found = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(found, int) and found > version:
         raise MexmaError(
@@ -371,18 +391,21 @@ def read_manifest(path: Path, model: type[Model], version: int) -> Model:
             "install a newer mexma: pip install -U mexma",
         )
     try:
-        return model.model_validate(content)
+        manifest = model.model_validate(content)
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        raise MexmaError(f"{path} is damaged: `{key}`: {problem['msg']}") from None
+        raise MexmaError(f"{path} is damaged: `{key}`: {problem['msg']}", hint) from None
+    if isinstance(manifest, Sealed) and manifest.checksum and manifest != manifest.sealed():
+        raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
+    return manifest
 
 
 def checksum_file(path: Path) -> str:
     """xxh3_128 of a file, in hex."""
     digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while block := file.read(4 << 20):
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 18):  # it stays in the processor's cache
             digest.update(block)
     return digest.hexdigest()
 

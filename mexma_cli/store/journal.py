@@ -22,7 +22,7 @@ from pydantic import Field
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     PROGRESS,
-    fingerprint,
+    Sealed,
     fsync_file,
     is_special,
     no_space_as_message,
@@ -31,7 +31,6 @@ from mexma_cli.files import (
     remove,
     write_json_atomic,
 )
-from mexma_cli.store.layout import Frozen
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ _SHARE = 20  # at most a twentieth of the time goes into writing
 _FINISHED = "found.keys"
 
 
-class Entry(Frozen):
+class Entry(Sealed):
     """What ``progress.json`` says."""
 
     format_version: int = FORMAT_VERSION
@@ -56,13 +55,6 @@ class Entry(Frozen):
     """Name of the other file; empty before the first lists."""
     keys: str = ""
     """xxh3_128 of the keys in both files."""
-    checksum: str = ""
-    """Of all that the entry says otherwise, see `sealed`."""
-
-    def sealed(self) -> Entry:
-        """The same with its `checksum`."""
-        said = self.model_dump(mode="json", exclude={"checksum"})
-        return self.model_copy(update={"checksum": fingerprint(said)})
 
 
 class Begun(Protocol):
@@ -119,9 +111,9 @@ class FileJournal:
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Entry | None = None
         if (folder / PROGRESS).is_file():
-            kept = read_manifest(folder / PROGRESS, Entry, FORMAT_VERSION)
-            if kept != kept.sealed():
-                raise self._damaged(folder / PROGRESS, "its checksum is not right")
+            kept = read_manifest(folder / PROGRESS, Entry, FORMAT_VERSION, self._anew)
+            if not kept.checksum:
+                raise self._damaged(folder / PROGRESS, "it has no checksum")
             differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
             if differing:
                 raise MexmaError(
@@ -200,7 +192,11 @@ class FileJournal:
         return digest.hexdigest()
 
     def _damaged(self, path: Path, why: str) -> MexmaError:
-        return MexmaError(f"{path} is damaged: {why}", f"remove {self.folder} to start the search anew")
+        return MexmaError(f"{path} is damaged: {why}", self._anew)
+
+    @property
+    def _anew(self) -> str:
+        return f"remove {self.folder} to start the search anew"
 
     @property
     def facts(self) -> dict[str, Any]:

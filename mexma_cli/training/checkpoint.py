@@ -11,21 +11,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import NonNegativeInt
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.encoder.loading.weights import read_pickled, read_tensors, reason
+from mexma_cli.errors import MexmaError, is_out_of_memory
 from mexma_cli.files import (
+    Sealed,
     checksum_file,
     clear_all,
     commit,
-    fingerprint,
     make_folder,
     no_space_as_message,
     read_manifest,
@@ -44,10 +47,8 @@ _OWN = {MANIFEST, *_FILES}
 _NAME = re.compile(r"step-(\d{8})$")
 
 
-class CheckpointManifest(BaseModel):
+class CheckpointManifest(Sealed):
     """What ``checkpoint.json`` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format_version: int = FORMAT_VERSION
     step: NonNegativeInt
@@ -56,13 +57,6 @@ class CheckpointManifest(BaseModel):
     best: float | None
     files: dict[str, str]
     """Name -> xxh3_128."""
-    checksum: str = ""
-    """Of all that it says otherwise, see `sealed`."""
-
-    def sealed(self) -> CheckpointManifest:
-        """The same with its `checksum`."""
-        said = self.model_dump(mode="json", exclude={"checksum"})
-        return self.model_copy(update={"checksum": fingerprint(said)})
 
 
 @dataclass
@@ -182,13 +176,30 @@ def load(path: Path) -> State:
     return State(
         step=manifest.step,
         position=manifest.position,
-        objective=load_file(path / "objective.safetensors"),
-        average=load_file(average) if average.name in manifest.files else {},
+        objective=read_tensors(path / "objective.safetensors"),
+        average=read_tensors(average) if average.name in manifest.files else {},
         # Not to the GPU that it was saved from: there may be none here, or it is another process's.
-        optimisers=torch.load(path / "optimisers.pt", map_location="cpu", weights_only=True),
+        optimisers=read_pickled(path / "optimisers.pt"),
         seconds=manifest.seconds,
         best=manifest.best,
     )
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turn what is raised where the state of optimisers, which may be anything, is taken over.
+
+    Raises:
+        MexmaError: Something was.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MexmaError) or is_out_of_memory(error):
+            raise
+        raise MexmaError(
+            f"{path / 'optimisers.pt'} is not of this run's optimisers: {reason(error)}", _DAMAGED
+        ) from None
 
 
 def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
@@ -214,8 +225,8 @@ def verify(path: Path) -> CheckpointManifest:
     Raises:
         MexmaError: Naming the file that is not right, or a later format.
     """
-    manifest = read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION)
-    if manifest != manifest.sealed() or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
+    manifest = read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
+    if not manifest.checksum or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
     for name, checksum in manifest.files.items():
         if not (path / name).is_file():

@@ -23,6 +23,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeTrainerSettings
 from mexma_cli.training import checkpoint
+from mexma_cli.training.distributed import load_optimiser
 from mexma_cli.training.log import Log
 from mexma_cli.training.vectors import StoredPairs
 
@@ -194,10 +195,12 @@ class DecomposerTraining:
         checkpoint.prune(self.checkpoints, self.settings.keep)
         for last in checkpoint.found(self.checkpoints)[-1:]:
             state = self._load(last)
-            for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
-                optimiser.load_state_dict(saved)
+            with checkpoint.fitting(last):
+                for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
+                    load_optimiser(optimiser, saved)
+                self.waited = int(state.optimisers["waited"])
+                self._sums = {name: float(total) for name, total in state.optimisers["sums"].items()}
             self.step, self.seconds, self.best = state.step, state.seconds, state.best
-            self.waited, self._sums = state.optimisers["waited"], state.optimisers["sums"]
         return self.step
 
     def go_to_best(self) -> Decomposer:

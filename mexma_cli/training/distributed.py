@@ -32,6 +32,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.base import Objective
+from mexma_cli.training.optimisers import check_state
 
 MEETING = timedelta(minutes=5)
 """How long a process waits for the others to come."""
@@ -283,7 +284,14 @@ def part_of(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Load an optimiser's whole state dict; of tensors with a parameter's rows the part that is held here."""
+    """Load an optimiser's whole state dict; of tensors with a parameter's rows the part that is held here.
+
+    The settings stay those of the recipe.
+
+    Raises:
+        ValueError: As `check_state`; or another error, if it is no state dict.
+    """
+    check_state(optimiser, saved)
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
 
     def has_rows(value: Any, parameter: torch.Tensor) -> bool:
@@ -297,4 +305,4 @@ def load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> N
         }
         for index, entry in saved["state"].items()
     }
-    optimiser.load_state_dict(saved | {"state": state})
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": state})

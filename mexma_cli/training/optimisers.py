@@ -15,6 +15,8 @@ from mexma_cli.recipe import TrainerSettings
 
 DECAYED = 16
 """Steps between two decays of the rows of tables."""
+_ADAM, _ROWS = {"step", "exp_avg", "exp_avg_sq"}, {"steps", "kept", "aged", "squares"}
+"""What torch's Adam, and `RowAdam`, keep of a parameter."""
 START = 0.1
 """The warm-up begins at this share of the rate (authors' code: LinearLR from 0.1)."""
 
@@ -93,6 +95,25 @@ def _step(
         size = lr / (math.sqrt(square * unbiased) + eps)
         for number in range(len(slopes)):
             row[number] -= size * slopes[number]
+
+
+def check_state(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Refuse a state dict that is not of this optimiser: compiled loops trust its shapes.
+
+    Raises:
+        ValueError: It lacks something, has more, or a tensor has another shape than its parameter.
+    """
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    wanted = _ROWS if isinstance(optimiser, RowAdam) else _ADAM
+    for index, entry in saved["state"].items():
+        parameter = parameters[index]
+        if set(entry) != wanted:
+            raise ValueError(f"it keeps {', '.join(map(str, entry))} of parameter {index}")
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
+        shapes["squares"] = torch.Size([*parameter.shape[:1], 1])
+        for name, value in entry.items():
+            if (shape := torch.as_tensor(value).shape) != shapes.get(name, torch.Size()):
+                raise ValueError(f"{name} of parameter {index} has the shape {list(shape)}")
 
 
 def adamw(objective: Objective, settings: TrainerSettings) -> torch.optim.Optimizer:

@@ -334,14 +334,17 @@ class Trainer:
         state = checkpoint.load(path)
         here = self.objective.state_dict()
         checkpoint.same_shapes(path, state.objective, here)
+        if self.average:
+            checkpoint.same_shapes(path, state.average, self.average)
         self.step, self.seconds, self.best = state.step, state.seconds, state.best
         self.objective.load_state_dict(
             {name: distributed.part_of(value, here[name]) for name, value in state.objective.items()}
         )
-        (saved,) = state.optimisers["players"]
-        distributed.load_optimiser(self.optimiser, saved)
-        if state.optimisers["scaler"]:  # of a run in fp16
-            self.scaler.load_state_dict(state.optimisers["scaler"])
+        with checkpoint.fitting(path):
+            (saved,) = state.optimisers["players"]
+            distributed.load_optimiser(self.optimiser, saved)
+            if state.optimisers["scaler"]:  # of a run in fp16
+                self.scaler.load_state_dict(state.optimisers["scaler"])
         self.average = {
             name: distributed.part_of(state.average[name], value) for name, value in self.average.items()
         }

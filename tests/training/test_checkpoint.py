@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors import SafetensorError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
 from mexma_cli.training import checkpoint
 from mexma_cli.training.checkpoint import State
+from mexma_cli.training.distributed import load_optimiser
 
 
 def state(step: int, average: bool = True) -> State:
@@ -209,3 +213,49 @@ def test_another_shape_is_named(saved: dict[str, torch.Tensor], message: str) ->
     checkpoint.same_shapes(Path("x"), wanted, wanted)
     with pytest.raises(MexmaError, match=message):
         checkpoint.same_shapes(Path("x"), saved, wanted)
+
+
+def moments(**shapes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    wanted = {"step": (), "exp_avg": (4, 3), "exp_avg_sq": (4, 3)} | shapes
+    return {name: torch.ones(shape) for name, shape in wanted.items()}
+
+
+SAVED: dict[str, tuple[Any, str]] = {
+    "no dictionary": ([], ""),
+    "no state": ({}, "'state'"),
+    "one of another parameter": ({"state": {9: moments()}}, "index out of range"),
+    "another shape": ({"state": {0: moments(exp_avg=(3,))}}, r"exp_avg of parameter 0 has the shape \[3\]"),
+    "a step of many": ({"state": {0: moments(step=(4, 3))}}, "step of parameter 0"),
+    "a part missing": ({"state": {0: {"step": torch.ones(())}}}, "it keeps step of parameter 0"),
+    "no numbers": ({"state": {0: moments() | {"step": "x"}}}, ""),
+}
+
+
+@pytest.mark.parametrize("case", SAVED)
+def test_the_state_of_other_optimisers_is_refused(case: str, tmp_path: Path) -> None:
+    """With right checksums: a compiled loop would read beyond a tensor that is too small."""
+    saved, message = SAVED[case]
+    kept = state(3)
+    kept.optimisers = {"players": [saved]}
+    path = checkpoint.save(tmp_path, kept, keep=2)
+    optimiser = torch.optim.AdamW([torch.nn.Parameter(torch.ones(4, 3))])
+    (found,) = checkpoint.load(path).optimisers["players"]
+    refused = rf"optimisers\.pt is not of this run's optimisers: .*{message}"
+    with pytest.raises(MexmaError, match=refused), checkpoint.fitting(path):
+        load_optimiser(optimiser, found)
+    load_optimiser(optimiser, {"state": {0: moments()}})
+    assert torch.equal(optimiser.state_dict()["state"][0]["exp_avg"], torch.ones(4, 3))
+
+
+@pytest.mark.parametrize("name", ["optimisers.pt", "objective.safetensors", "average.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"garbage" * 9, b"\x80\x02h\xff."])
+def test_damage_with_a_right_checksum_is_a_message(name: str, content: bytes, tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, state(3), keep=2)
+    (path / name).write_bytes(content)
+    manifest = json.loads((path / "checkpoint.json").read_text())
+    manifest["files"][name] = checksum_file(path / name)
+    sealed = checkpoint.CheckpointManifest.model_validate(manifest).sealed()
+    (path / "checkpoint.json").write_text(sealed.model_dump_json())
+    checkpoint.verify(path)
+    with pytest.raises(MexmaError, match=rf"{name}(:| cannot be read:) "):
+        checkpoint.load(path)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 FILES = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
 """Behind one of these names: the list of the files among which large weights are divided."""
-_LONGEST = 160
-"""Characters of what a library says that go into a message."""
 _CODE = "weights in safetensors format are read without such doubts"
 
 
@@ -31,9 +29,9 @@ def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torc
     """
     for name in names:
         if (folder / name).is_file():
-            return _tensors(folder / name)
+            return read_tensors(folder / name)
         if (index := folder / f"{name}{INDEX}").is_file():
-            parts = [_tensors(folder / part) for part in _parts(index)]
+            parts = [read_tensors(folder / part) for part in _parts(index)]
             return {name: tensor for part in parts for name, tensor in part.items()}
     raise MexmaError(f"{folder} has no weights ({' or '.join(FILES)})")
 
@@ -49,7 +47,12 @@ def _parts(index: Path) -> list[str]:
     return found
 
 
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors in a file, of which there are some; code in it is never run.
+
+    Raises:
+        MexmaError: It is damaged, or holds more than tensors.
+    """
     import torch
     from safetensors.torch import load_file
 
@@ -132,9 +135,9 @@ def damage_as_message(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (MexmaError, MemoryError):
-        raise
     except Exception as error:
+        if isinstance(error, MexmaError) or is_out_of_memory(error):
+            raise
         raise damaged(path, error) from None
 
 
@@ -148,9 +151,9 @@ def damaged(path: Path | str, error: Exception) -> MexmaError:
 
 
 def reason(error: Exception, last: bool = False) -> str:
-    """What an exception of a library says first, or last, in a line that is not too long."""
+    """The line that an exception of a library says first, or last."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     line = lines[-1].strip() if last else lines[0]
     if line.endswith(":") and len(lines) > 1:
         line += f" {lines[1].strip()}"
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..."
+    return line
