@@ -1,9 +1,10 @@
-"""What reading with checksums costs, where it weighs most: mining with neighbours that were kept.
+"""What reading with checksums costs, where it weighs most: mining with kept neighbours, and loading `mini`.
 
     python benchmarks/checksums.py [--rows 50000] [--dim 320] [--times 3]
 
 Two stores of made-up vectors, their neighbours, and then `mexma mine --neighbours` with and
-without --no-verify in turn. Printed is the median processor time (user and system) of either.
+without --no-verify in turn. Printed is the median processor time (user and system) of either; and that of
+comparing the files of `mini`, and of loading it and embedding a line, in a process that has imported all.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.folder import BUNDLED, check_whole
+
+MINI = BUNDLED / "mini"
 MEXMA = (sys.executable, "-m", "mexma_cli")
 
 
@@ -28,6 +35,18 @@ def mexma(*words: str, where: str) -> float:
     if status:
         raise SystemExit(f"mexma {' '.join(words)} failed")
     return used.ru_utime + used.ru_stime
+
+
+def processor(work: Callable[[], object]) -> float:
+    """The processor time of some work, in seconds."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def load() -> None:
+    """All of it: the comparison, too."""
+    SentenceEncoder.load("mini").embed(["Hola."])
 
 
 def main() -> None:
@@ -54,6 +73,8 @@ def main() -> None:
             taken["--no-verify"].append(mexma(*mine, "--no-verify", where=folder))
     for name, seconds in taken.items():
         print(f"{name:14}  {median(seconds):.2f} s")
+    for name, work in (("of `mini`", lambda: check_whole(MINI)), ("loading it", load)):
+        print(f"{name:14}  {median(processor(work) for _ in range(asked.times)):.3f} s")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ no_verify_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_unverified,
-    help="Do not compare stores with their checksums.",
+    help="Do not compare stores and encoders with their checksums.",
 )
 decomposer_option = click.option(
     "--with",

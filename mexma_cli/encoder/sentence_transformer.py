@@ -16,6 +16,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.folder import CHECKSUMS
 from mexma_cli.encoder.loading.settings import prompt_settings
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
@@ -109,7 +110,11 @@ class Transformer(torch.nn.Module):
         return features | {"token_embeddings": output.last_hidden_state}
 
     def save(self, path: str, **_: Any) -> None:
-        """Write weights, tokeniser, n-grams and length limit; sentence-transformers writes the rest."""
+        """Write weights, tokeniser, n-grams and length limit; sentence-transformers writes the rest.
+
+        Checksums of a folder that mexma wrote before are of what was in it then.
+        """
+        (Path(path) / CHECKSUMS).unlink(missing_ok=True)
         self.encoder.save_transformer(Path(path), str(self.auto_model.dtype).removeprefix("torch."))
 
     @classmethod

@@ -7,6 +7,7 @@ import numpy as np
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import folder
 from mexma_cli.evaluation.xsim import xsim
+from mexma_cli.files import read_manifest
 from tests.examples import demo_pairs
 
 MINI = folder.BUNDLED / "mini"
@@ -29,3 +30,11 @@ def test_its_card_names_text_licence_and_scores() -> None:
     card = (MINI / "README.md").read_text(encoding="utf-8")
     for word in ("CC BY 2.0 FR", "CC0", "public domain", "F1", "NTREX-128", "minutes", "recipes/mini.yaml"):
         assert word in card
+
+
+def test_its_files_are_what_was_shipped() -> None:
+    """Made by the same program as those of other encoders; a wheel that lost a bit is told."""
+    folder.check_whole(MINI)
+    listed = read_manifest(MINI / folder.CHECKSUMS, folder.Checksums, folder.FORMAT_VERSION).files
+    there = {str(path.relative_to(MINI)) for path in MINI.rglob("*") if path.is_file()}
+    assert set(listed) == there - {folder.CHECKSUMS, "README.md"}

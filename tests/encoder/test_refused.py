@@ -279,6 +279,7 @@ def test_own_code_with_a_single_number_and_with_integers(
     assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
     encoder.save(tmp_path / "saved", "bfloat16")
     assert torch.equal(load_file(tmp_path / "saved" / WEIGHTS)["places"], numbers["places"])
+    assert "implementation" not in (tmp_path / "saved" / "config.json").read_text()
 
 
 TOGETHER = OWN_CODE.format(
@@ -369,9 +370,20 @@ def test_keys_that_fetch_code_are_dropped(
             (folder / WEIGHTS).unlink()
 
 
-def test_own_code_takes_no_attention_from_the_hub(copy: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("attn_implementation", "owner/kernels"),
+        ("_attn_implementation", "flash_attention_2"),  # transformers finds a page for it
+        ("experts_implementation", "deepgemm"),
+        ("quantization_config", {"quant_method": "eetq"}),
+    ],
+)
+def test_own_code_takes_no_other_code_from_the_hub(
+    key: str, value: object, copy: Callable[[str], Path]
+) -> None:
     folder = copy("labse")
     own_code(folder, "")
-    change_json("config.json", attn_implementation="owner/kernels")(folder)
-    with pytest.raises(MexmaError, match=r"from another page of the hub \(`attn_implementation`\)"):
+    change_json("config.json", **{key: value})(folder)
+    with pytest.raises(MexmaError, match=rf"from another page of the hub \(`{key}`\)"):
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)

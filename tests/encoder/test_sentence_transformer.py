@@ -81,6 +81,16 @@ def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp
         assert load_masked_lm(folder)[0].config.hidden_size == encoder.dim
 
 
+def test_a_folder_of_mexmas_that_is_written_there(tmp_path: Path) -> None:
+    encoder = untrained_bag(BagSettings(name="bag", ngrams=[2], keep_ngrams=True)).export()
+    encoder.save(tmp_path)
+    before = SentenceEncoder.load(tmp_path, "cpu")
+    model = sentence_transformer(tmp_path)
+    model.max_seq_length = before.max_tokens - 1
+    model.save(str(tmp_path))
+    assert SentenceEncoder.load(tmp_path, "cpu").max_tokens == before.max_tokens - 1
+
+
 def test_a_plain_folder_is_loaded_there_without_a_pooler(
     tiny_encoder: Path, lines: list[str], tmp_path: Path
 ) -> None:

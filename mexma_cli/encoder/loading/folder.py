@@ -1,4 +1,4 @@
-"""Where an encoder's folder is, and how one is written as a whole."""
+"""Where an encoder's folder is, and how one is written as a whole, with checksums, and found to be whole."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mexma_cli import files
 from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.settings import read_json, read_json_object
 from mexma_cli.errors import MexmaError
+from mexma_cli.store.arrays import check_content
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,17 @@ WEIGHTS = "model.safetensors"
 BESIDE_NGRAMS = "model.ngrams.safetensors"
 """The weights of an encoder with n-grams: no version of another library reads them by that name, which would
 give other vectors."""
+CHECKSUMS = "checksums.json"
+"""In every folder that `written_aside` made: what all files had in them from which an encoder is loaded."""
+FORMAT_VERSION = 1
+
+
+class Checksums(files.Sealed):
+    """What ``checksums.json`` says."""
+
+    format_version: int = FORMAT_VERSION
+    files: dict[str, str]
+    """Name in the folder -> xxh3_128."""
 
 
 def bundled(name: str) -> Path | None:
@@ -35,11 +47,18 @@ def bundled(name: str) -> Path | None:
 
 
 def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
-    """The local folder that a name stands for; a hub id is downloaded.
+    """The local folder that a name stands for, whole; a hub id is downloaded.
 
     Raises:
-        MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched.
+        MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched; or
+            as `check_whole`.
     """
+    folder = _located(name_or_path, trust_remote_code)
+    check_whole(folder)
+    return folder
+
+
+def _located(name_or_path: str, trust_remote_code: bool) -> Path:
     if (found := bundled(name_or_path)) is not None:
         return found
     path = Path(name_or_path)
@@ -82,9 +101,38 @@ def _last_phase(run: Path) -> Path:
     )
 
 
+def check_whole(folder: Path, anew: str = "fetch or make the folder anew") -> None:
+    """Compare a folder with its checksums. One that has none, such as other programs', is taken as it is.
+
+    Args:
+        anew: What to do about one that is damaged.
+
+    Raises:
+        MexmaError: A file is missing, or is not what was written.
+    """
+    path = folder / CHECKSUMS
+    if not path.is_file():
+        return
+    hint = f"{anew}; if it was changed on purpose, delete {path}"
+    for name, checksum in files.read_manifest(path, Checksums, FORMAT_VERSION, hint).files.items():
+        if not (folder / name).is_file():
+            raise MexmaError(f"{folder / name} is missing: {CHECKSUMS} beside it lists it", hint)
+        check_content(folder / name, checksum, hint)
+
+
+def _write_checksums(folder: Path) -> None:
+    """All but the model card's, which people write on."""
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    chosen = [name for name in hub.wanted_files(names) if name != "README.md"]
+    content = Checksums(files={name: files.checksum_file(folder / name) for name in chosen})
+    files.write_json_atomic(folder / CHECKSUMS, content.sealed().model_dump(mode="json"))
+
+
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """A folder to fill. When everything is on disk, it takes its final name, in place of an older folder.
+
+    Its checksums are written last.
 
     Raises:
         MexmaError: The disk is full; the older folder is still there.
@@ -94,6 +142,7 @@ def written_aside(path: Path) -> Iterator[Path]:
         with files.no_space_as_message(path), files.workplace(path) as part:
             part.mkdir()
             yield part
+            _write_checksums(part)
             for written in part.rglob("*"):
                 if written.is_file():
                     written.chmod(0o644)  # safetensors makes its files private

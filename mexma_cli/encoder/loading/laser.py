@@ -32,7 +32,7 @@ from mexma_cli.encoder.loading.weights import reason
 from mexma_cli.encoder.model.engine import ACTIVATIONS
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, is_out_of_memory
 from mexma_cli.text.normalise import cleaner
 
 SPECIAL = {"<s>": START, "<pad>": PADDING, "</s>": END, "<unk>": UNKNOWN}
@@ -319,8 +319,8 @@ def _as_message(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         why = reason(error, last=True)
         raise MexmaError(f"{path}: the parts of the checkpoint do not belong together: {why}") from None

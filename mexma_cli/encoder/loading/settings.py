@@ -33,8 +33,10 @@ _COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "voca
 _COUNTS += ["max_position_embeddings", "num_attention_heads", *_LAYERS]
 _COUNTS += ["dim", "hidden_dim", "n_heads", "d_model", "encoder_ffn_dim", "encoder_attention_heads"]
 _MOST_LAYERS = 1000
-_OTHERS_CODE = ("attn_implementation", "_attn_implementation", "experts_implementation")
-"""Keys of config.json that may name code on another page of the hub, as `auto_map` may."""
+_FETCHING = ("attn_implementation", "_attn_implementation", "experts_implementation", "quantization_config")
+"""Keys of config.json for which transformers fetches code from another page of the hub, as for `auto_map`."""
+_IN_TORCH = (None, "eager", "sdpa", "batched_mm", "grouped_mm")
+"""Values of these keys for which it does not."""
 # Subpackages of sentence-transformers whose modules are not for sentence encoders.
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
@@ -126,12 +128,12 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
                 "read that code, then give --trust-remote-code",
             )
         mapped = json.dumps([code, (read_json_object(where / "tokenizer_config.json") or {}).get("auto_map")])
-        others = [key for key in _OTHERS_CODE if "/" in str(config.get(key))]
-        if "--" in mapped or others:
+        found = ["auto_map"] if "--" in mapped else [k for k in _FETCHING if config.get(k) not in _IN_TORCH]
+        if found:
             raise MexmaError(
                 f"{where}: config.json or tokenizer_config.json takes code from another page of the hub "
-                f"(`{'auto_map' if '--' in mapped else others[0]}`), whose revision nobody has pinned",
-                "put that code into the folder, and its file's name alone into `auto_map`",
+                f"(`{found[0]}`), whose revision nobody has pinned",
+                "put that code into the folder, and its file's name alone into `auto_map`; or drop the key",
             )
         return True
     family = config.get("model_type")

@@ -21,24 +21,11 @@ from mexma_cli.recipe import NewEncoder
 
 LoadingReport = dict[str, Any]
 """Which weights are missing or of another shape; transformers has filled these with random numbers."""
-_OLD = (
-    "torch_dtype",
-    "tokenizer_class",
-    "rope_theta",
-    "rope_scaling",
-    "global_rope_theta",
-    "local_rope_theta",
-)
-_OLD += ("global_attn_every_n_layers",)
+_OLD = {"torch_dtype", "tokenizer_class", "rope_theta", "rope_scaling"}
+_OLD |= {"global_rope_theta", "local_rope_theta", "global_attn_every_n_layers"}
 """Names that transformers still reads, and writes no more."""
-_OF_RESULTS = {
-    "output_attentions",
-    "output_hidden_states",
-    "return_dict",
-    "use_cache",
-    "chunk_size_feed_forward",
-}
-_OF_RESULTS |= {"problem_type"}
+_OF_RESULTS = {"output_attentions", "output_hidden_states", "return_dict", "use_cache"}
+_OF_RESULTS |= {"chunk_size_feed_forward", "problem_type"}
 """What a model returns, and how: that is said where it is run."""
 
 
@@ -52,7 +39,7 @@ def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
         folder: Where it is from.
     """
     kind = CONFIG_MAPPING[content["model_type"]]
-    known = {*kind().to_dict(), *kind.attribute_map, *_OLD} - _OF_RESULTS
+    known = _OLD.union(kind().to_dict(), kind.attribute_map) - _OF_RESULTS
     chosen = {name: value for name, value in content.items() if name in known}
     return kind.from_dict(chosen, name_or_path=folder)
 

@@ -230,7 +230,7 @@ def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
     with info.checking():
         if info.facts["finished"]:
             manifest = TrainedDecomposer.open(where).manifest
-            info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version"})
+            info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version", "checksum"})
     info.parts = _checkpoints(where)
     if (where / "encoder").is_dir():
         info.parts.append(_encoder(where / "encoder"))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mexma_cli.encoder.loading.folder import locate, written_aside
+from mexma_cli.encoder.loading.folder import check_whole, locate, written_aside
 from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
@@ -31,11 +31,12 @@ def tokenizer_path(recipe: Recipe) -> Path:
 
 
 def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
-    """A fast tokeniser from an encoder's name or a folder.
+    """A fast tokeniser from a folder.
 
     Raises:
-        MexmaError: There is none.
+        MexmaError: There is none, or it is not what was written.
     """
+    check_whole(Path(where), _anew(where))
     try:
         tokenizer = with_transformers(where)
     except Exception as error:  # tokenizers raises plain Exception
@@ -111,7 +112,7 @@ def check_length(encoder: str, takes: int, wanted: int) -> None:
 def _tokenizer_of(encoder: str, max_tokens: int) -> LazyTokenizer:
     """The tokeniser that an encoder embeds with, if sentences of so many tokens are not too long for it."""
     settings = read_settings(locate(encoder))
-    tokens = read_tokenizer(settings.transformer)
+    tokens = _read(settings.transformer)
     check_length(encoder, tokens.limit(encoder, settings.max_tokens), max_tokens)
     if settings.lower_case:
         put_in_lower_case(tokens.backend)
@@ -122,6 +123,15 @@ def read_tokenizer(folder: str | Path) -> LazyTokenizer:
     """A folder's tokeniser, without transformers if that is not needed.
 
     Raises:
-        MexmaError: There is none.
+        MexmaError: As `load_tokenizer`.
     """
+    check_whole(Path(folder), _anew(folder))
+    return _read(folder)
+
+
+def _read(folder: str | Path) -> LazyTokenizer:
     return LazyTokenizer.read(Path(folder), partial(load_tokenizer, folder))
+
+
+def _anew(folder: str | Path) -> str:
+    return f"delete {folder} and run `mexma prepare` again"

@@ -15,15 +15,15 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 import xxhash
-from pydantic import BaseModel, ConfigDict
 
 from mexma_cli import __version__, languages
 from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
-from mexma_cli.encoder.loading.folder import written_aside
+from mexma_cli.encoder.loading.folder import check_whole, written_aside
 from mexma_cli.encoder.loading.modules import load_dense, save_dense
+from mexma_cli.encoder.loading.settings import read_json_object
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import clear_all, fingerprint, only_writer, read_json, read_manifest, write_json_atomic
+from mexma_cli.files import Sealed, clear_all, fingerprint, only_writer, read_manifest, write_json_atomic
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeRecipe
@@ -37,13 +37,12 @@ MANIFEST = "decomposer.json"
 FORMAT_VERSION = 1
 PHASE = "train"
 Part = Literal["meaning", "language"]
+_AGAIN = "train it anew, or fetch the whole folder"
 PARTS: tuple[Part, ...] = ("meaning", "language")
 
 
-class DecomposerManifest(BaseModel):
+class DecomposerManifest(Sealed):
     """What ``decomposer.json`` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["decomposer"] = "decomposer"
     format_version: int = FORMAT_VERSION
@@ -85,11 +84,11 @@ class TrainedDecomposer:
                 if unfinished
                 else "`mexma train systems/meat-oracle` and the like make one",
             )
-        manifest = read_manifest(folder / MANIFEST, DecomposerManifest, FORMAT_VERSION)
+        manifest = read_manifest(folder / MANIFEST, DecomposerManifest, FORMAT_VERSION, _AGAIN)
         maps = {}
         for part in PARTS:
-            config = read_json(folder / part / "config.json")
-            maps[part] = load_dense(folder / part, config)
+            check_whole(folder / part, _AGAIN)
+            maps[part] = load_dense(folder / part, read_json_object(folder / part / "config.json") or {})
             linear = maps[part].linear
             if (linear.in_features, linear.out_features) != (manifest.dim, manifest.dim):
                 raise MexmaError(
@@ -304,7 +303,7 @@ def _finish(
         exported=encoder is not None,
         tool_version=__version__,
     )
-    write_json_atomic(run / MANIFEST, manifest.model_dump(mode="json"))
+    write_json_atomic(run / MANIFEST, manifest.sealed().model_dump(mode="json"))
 
 
 def _hash(linear: torch.nn.Linear) -> str:

@@ -22,12 +22,14 @@ from transformers import BertConfig, BertModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import hub
-from mexma_cli.encoder.loading.folder import BUNDLED
+from mexma_cli.encoder.loading.folder import BUNDLED, CHECKSUMS
+from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from tests.command import fails, ok, run
 from tests.encoder.conftest import WEIGHTS, change_json, cut_off, edit
 from tests.examples import recipe_file
+from tests.stores import flip
 
 
 @pytest.fixture
@@ -197,6 +199,50 @@ def test_a_slash_at_the_end_is_the_same_folder(tiny_encoder: Path, corpus: Path)
     encoder = SentenceEncoder.load(f"{tiny_encoder}/", "cpu")
     assert encoder.name == str(tiny_encoder)
     assert embed(f"{tiny_encoder}/", corpus).exit_code == 0
+
+
+# Checksums.
+
+
+@pytest.fixture
+def saved(tiny_encoder: Path, tmp_path: Path) -> Path:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    encoder.languages, encoder.trained = ("fra_Latn",), {"fra_Latn": Trained(pairs=3)}
+    encoder.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def refused(folder: Path, message: str) -> None:
+    with pytest.raises(MexmaError, match=message) as found:
+        SentenceEncoder.load(str(folder), "cpu")
+    assert f"if it was changed on purpose, delete {folder / CHECKSUMS}" in str(found.value.hint)
+
+
+def test_another_bit_in_any_file_is_noticed(saved: Path) -> None:
+    """Vectors would be others, and nobody would know."""
+    names = {str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file()}
+    assert set(json.loads((saved / CHECKSUMS).read_text())["files"]) == names - {CHECKSUMS, "README.md"}
+    for name in names - {"README.md"}:
+        middle = (saved / name).stat().st_size // 2
+        flip(saved / name, middle)
+        refused(saved, f"{saved / name} is damaged: ")
+        flip(saved / name, middle)
+    SentenceEncoder.load(str(saved), "cpu")
+
+
+def test_a_file_that_is_gone_is_missed(saved: Path) -> None:
+    (saved / "sentence_bert_config.json").unlink()  # no other file says that it was there
+    refused(saved, "sentence_bert_config.json is missing: checksums.json beside it lists it")
+
+
+def test_what_is_changed_on_purpose(saved: Path) -> None:
+    """The model card is for people to write on; without checksums a folder is as others write it."""
+    (saved / "README.md").write_text("My encoder.\n")
+    before = SentenceEncoder.load(str(saved), "cpu").fingerprint
+    change_json("sentence_bert_config.json", max_seq_length=9)(saved)
+    refused(saved, "sentence_bert_config.json is damaged")
+    (saved / CHECKSUMS).unlink()
+    assert SentenceEncoder.load(str(saved), "cpu").fingerprint != before
 
 
 # The hub.

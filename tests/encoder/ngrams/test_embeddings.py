@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.folder import NGRAMS_FILE
+from mexma_cli.encoder.loading.folder import CHECKSUMS, NGRAMS_FILE
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys
 from mexma_cli.errors import MexmaError
@@ -198,7 +199,8 @@ def test_a_folder_keeps_its_ngram_embeddings(
     meant = texts[:-5]  # and none whose vector is next to nothing
     found, before = cosines(loaded.embed(meant)), cosines(encoder.embed(meant))
     assert np.abs(found - before).max() < tolerance
-    (tmp_path / "encoder" / NGRAMS_FILE).unlink()
+    for name in (NGRAMS_FILE, CHECKSUMS):
+        (tmp_path / "encoder" / name).unlink()
     pieces = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
     assert pieces.fingerprint != loaded.fingerprint
     assert np.abs(cosines(pieces.embed(meant)) - before).max() > 0.2
@@ -220,6 +222,7 @@ def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) ->
     file = tmp_path / NGRAMS_FILE
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
+    (tmp_path / CHECKSUMS).unlink()
     with pytest.raises(MexmaError, match=NGRAMS_FILE):
         SentenceEncoder.load(str(tmp_path), "cpu")
     assert encoder.ngrams is not None
@@ -265,3 +268,24 @@ def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder.embed(["Xqzvwky and Wblmqrt.", "Another line with Qvxzkrm.", "Ein Zqkwvx."])
     assert len(rows) > 1 and rows[0].device.type == "meta"
     assert all(one is rows[0] for one in rows)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sizes", [0]),
+        ("sizes", [1 << 40]),
+        ("consonants", ["x"]),
+        ("power", "x"),
+        ("unit", 0),
+    ],
+)
+def test_facts_of_a_table_that_are_none_are_damage(
+    key: str, value: object, encoder: SentenceEncoder, tmp_path: Path
+) -> None:
+    table = copy(encoder.ngrams)
+    assert table is not None
+    setattr(table, key, value)
+    table.save(tmp_path, small=False)
+    with pytest.raises(MexmaError, match=f"{NGRAMS_FILE} cannot be read"):
+        NgramEmbeddings.load(tmp_path, 64)

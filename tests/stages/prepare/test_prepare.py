@@ -23,6 +23,7 @@ from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.processes import MEXMA, Program
 from tests.stages.prepare.preparing import recipe, texts
+from tests.stores import flip
 
 
 @pytest.fixture
@@ -150,6 +151,14 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     assert all(report.reused for report in prepare(made))
     assert (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns == note
     assert TokenisedPairs.open(first[0].path).manifest.vocabulary == len(tokenizer)
+    flip(tokenizer_path(made) / "tokenizer.json", 1000)
+    for read in (prepare, lambda recipe: load_tokenizer(tokenizer_path(recipe))):
+        with pytest.raises(MexmaError, match=r"tokenizer\.json is damaged: its checksum") as caught:
+            read(made)
+        assert f"delete {tokenizer_path(made)} and run `mexma prepare` again" in str(caught.value.hint)
+    shutil.rmtree(tokenizer_path(made))
+    prepare(made)
+    assert len(load_tokenizer(tokenizer_path(made))) == len(tokenizer)
 
 
 def test_a_folder_of_the_users_by_the_tokenisers_name_is_refused(folder: Path) -> None:

@@ -19,6 +19,8 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.info.info import inspect
 from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_pairs
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.encoder.conftest import change_json
+from tests.stores import flip
 
 DIM = 6
 Make = Callable[..., Path]
@@ -67,6 +69,25 @@ def test_a_run_leaves_its_maps(pair: Path) -> None:
     assert [json.loads(line)["epoch"] for line in (run / "log.jsonl").read_text().splitlines()] == [1, 2, 3]
     info = inspect(run)
     assert info.kind == "decomposer" and info.all_problems() == [] and info.facts["finished"]
+
+
+def test_another_bit_in_a_finished_run_is_noticed(pair: Path) -> None:
+    """It would change every projected vector, or the name under which they go."""
+    run = decompose(recipe(pair))
+    assert run is not None
+    names = [
+        f"{part}/{name}" for part in ("meaning", "language") for name in ("config.json", "model.safetensors")
+    ]
+    for name in [*names, "decomposer.json"]:
+        middle = (run / name).stat().st_size // 2
+        flip(run / name, middle)
+        with pytest.raises(MexmaError, match=f"{run / name} is damaged"):
+            TrainedDecomposer.open(run)
+        flip(run / name, middle)
+    for checksums in run.glob("*/checksums.json"):  # an earlier version wrote none
+        checksums.unlink()
+    change_json("decomposer.json", checksum="")(run)
+    TrainedDecomposer.open(run)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
