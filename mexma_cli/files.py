@@ -17,7 +17,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, TypeVar
 
@@ -150,12 +151,46 @@ def in_work(final: Path) -> Path:
     return partial(final) / behind_link(final).name
 
 
+@dataclass
+class _Together:
+    """What is made in a block of `together`: the workplaces that wait for its end, and what is in them."""
+
+    stack: ExitStack
+    folders: set[Path] = field(default_factory=set)
+    finals: list[Path] = field(default_factory=list)
+
+
+_group: _Together | None = None
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Let all outputs that are made in the block get their names at its end: all or, after an error, none."""
+    global _group
+    assert _group is None
+    with ExitStack() as stack:
+        _group = made = _Together(stack)
+        try:
+            yield
+        finally:
+            _group = None
+        commit(*made.finals)
+
+
+def _group_of(final: Path) -> _Together | None:
+    """The open group; None for what is in a folder that is itself made in it."""
+    if _group is None or _group.folders.intersection((final.parent.resolve() / final.name).parents):
+        return None
+    return _group
+
+
 @contextmanager
 def workplace(final: Path) -> Iterator[Path]:
     """Hold the folder in which an output is made against other processes, for as long as the block runs.
 
     It is empty at first, but where it has a `PROGRESS`: then it is as an earlier run left it. At the end it
-    goes, but where it has a `PROGRESS`: then it stays for the next run.
+    goes, but where it has a `PROGRESS`: then it stays for the next run. In a block of `together`, the end is
+    that of the whole block.
 
     Yields:
         `in_work` of the output: a file or folder to make there, and to `commit`.
@@ -163,6 +198,15 @@ def workplace(final: Path) -> Iterator[Path]:
     Raises:
         MexmaError: Another process has it, the disk is full, or it holds something that is not ours.
     """
+    group = _group_of(final)
+    with ExitStack() as own:
+        if group:
+            group.folders.add(partial(final).resolve())
+        yield (group.stack if group else own).enter_context(_workplace(final))
+
+
+@contextmanager
+def _workplace(final: Path) -> Iterator[Path]:
     folder = partial(final)
     try:
         with suppress(FileExistsError), no_space_as_message(final):
@@ -419,7 +463,8 @@ def fingerprint(settings: Any) -> str:
 def commit(*finals: Path, own: Names | None = None, made: Path | None = None) -> None:
     """Give what was made in workplaces its final names: all of it or, after an error, none.
 
-    Files have to be on the disk already. What had the names before goes with the workplaces.
+    Files have to be on the disk already. What had the names before goes with the workplaces. In a block of
+    `together`, it happens at its end, with all else that is made there.
 
     Args:
         own: As for `check_own`, of folders that are replaced.
@@ -432,6 +477,9 @@ def commit(*finals: Path, own: Names | None = None, made: Path | None = None) ->
     if own is not None:
         for final in finals:
             check_own(final, own)
+    if made is None and finals and (group := _group_of(finals[0])):
+        group.finals.extend(finals)
+        return
     places = [made] if made else list(map(in_work, finals))
     found = [place.stat() for place in places]
     try:

@@ -24,12 +24,13 @@ from mexma_cli.files import (
     only_writer,
     read_json,
     stays_inside,
+    together,
     whole_file,
     workplace,
     write_json_atomic,
 )
 from mexma_cli.store import arrays
-from mexma_cli.store.arrays import ArrayWriter
+from mexma_cli.store.arrays import ArrayWriter, new_mapped
 from tests.stores import full_disk
 
 
@@ -99,6 +100,44 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
         write_json_atomic(path, "new")
     assert read_json(path) == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_what_is_made_together_gets_its_names_at_the_end(
+    relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = Path() if relative else tmp_path
+    names = ["folder/inside", "one", "two"]
+
+    def make(content: str) -> None:
+        with together():
+            write_json_atomic(here / "one", content)
+            with workplace(here / "folder") as part:
+                part.mkdir()
+                write_json_atomic(part / "inside", content)
+                assert read_json(part / "inside") == content
+                commit(here / "folder", own={"inside"})
+            write_json_atomic(here / "two", content)
+            assert content == "old" or {read_json(here / name) for name in names} == {"old"}
+            if content == "broken":
+                raise ZeroDivisionError
+
+    make("old")
+    with pytest.raises(ZeroDivisionError):
+        make("broken")
+    make("new")
+    assert {read_json(here / name) for name in names} == {"new"}
+    assert len(list(tmp_path.rglob("*"))) == 4
+
+
+def test_a_mapped_file_has_its_space_from_the_beginning(tmp_path: Path) -> None:
+    found = new_mapped(tmp_path / "a", np.float32, (1000, 7))
+    assert found.shape == (1000, 7) and not found.any()
+    assert (tmp_path / "a").stat().st_blocks * 512 >= found.nbytes
+    found[-1] = 1
+    assert np.fromfile(tmp_path / "a", np.float32)[-8:].tolist() == [0] + [1] * 7
+    assert new_mapped(tmp_path / "none", np.uint8, (0,)).shape == (0,)
 
 
 def test_a_link_to_itself_is_named(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
-"""NumPy's .npy files that grow row by row, in constant memory."""
+"""NumPy's .npy files that grow row by row, in constant memory, and arrays that are mapped from files."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -122,6 +123,22 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndar
         said = f"{array.dtype} {array.shape}{order}, the manifest says {dtype} {shape}"
         raise MexmaError(f"{path} is damaged: {said}", hint)
     return array
+
+
+def new_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros in a new file, memory-mapped to be changed.
+
+    The file takes its space now: a write into a mapped page that finds the disk full ends the process.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    with path.open("wb") as file:
+        if not size:  # cannot be mapped
+            return np.zeros(shape, dtype)
+        os.posix_fallocate(file.fileno(), 0, size)
+    return np.memmap(path, dtype, "r+", shape=shape)
 
 
 def rows_of(path: Path, dtype: str, width: int, rows: tuple[int, int], hint: str) -> np.ndarray:

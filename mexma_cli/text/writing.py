@@ -81,18 +81,17 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         changed = _write([sys.stdout.buffer], chunks)
         sys.stdout.buffer.flush()
         return changed
-    if len(paths) == 1 and is_special(paths[0]):
-        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _compressed(file, paths[0]) as out:
-            return _write([out], chunks)
+    whole = [path for path in paths if not is_special(path)]
     with no_space_as_message(paths[0]), only_process(paths), ExitStack() as stack:
-        parts = list(map(in_work, paths))
-        files = [stack.enter_context(part.open("wb")) for part in parts]
+        files = {
+            path: stack.enter_context((in_work(path) if path in whole else path).open("wb")) for path in paths
+        }
         with ExitStack() as inner:
-            both = zip(files, parts, strict=True)
-            changed = _write([inner.enter_context(_compressed(file, part)) for file, part in both], chunks)
-        for file in files:
-            fsync_file(file)
-        commit(*paths)
+            outs = [inner.enter_context(_compressed(file, path)) for path, file in files.items()]
+            changed = _write(outs, chunks)
+        for path in whole:
+            fsync_file(files[path])
+        commit(*whole)
     return changed
 
 

@@ -22,6 +22,7 @@ from mexma_cli.files import (
     fingerprint,
     make_parent,
     no_space_as_message,
+    together,
     workplace,
     write_json_atomic,
 )
@@ -138,7 +139,7 @@ def align_files(
         MexmaError: As `open_documents`; the encoder cannot be loaded; the disk is full; or another process
             writes the same files.
     """
-    with only_process(job.files), aligned(job, choice, progress) as run:
+    with only_process(job.files), aligned(job, choice, progress) as run, together():
         started = time.monotonic()
         found, kind = run.found, formats(alignments=True)[job.kind]
         lines = kind.write(found.pairs(one_sided=kind.alignments_only), job.languages, job.with_ids)

@@ -22,6 +22,7 @@ from mexma_cli.align.documents import (
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.stages.align.align import Aligner, groups_by
+from mexma_cli.store.arrays import new_mapped
 from mexma_cli.text.temporary import temporary_space
 
 
@@ -73,9 +74,8 @@ class _Embedded:
         self._dim = aligner.encoder.dim
         self._ends = np.zeros(len(own.names) + 1, np.int64)
         self._path, weights = folder / f"{side}.f16", []
-        self.documents = np.memmap(
-            folder / f"{side}.f32", np.float32, "w+", shape=(len(own.names), WINDOWS * self._dim)
-        )
+        shape = (len(own.names), WINDOWS * self._dim)
+        self.documents = new_mapped(folder / f"{side}.f32", np.float32, shape)
         spans = list(pairwise(groups_by(own.sizes).tolist()))
         groups = aligner.each(lambda span: aligner.sentences(side, range(*span)), spans)
         with self._path.open("wb") as file, closing(groups):

@@ -16,7 +16,7 @@ import numpy as np
 
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import write_json_atomic
+from mexma_cli.files import together, write_json_atomic
 from mexma_cli.formats.bitext import Bitext, Pair, PlainPair, formats, outputs_of, read_bitext
 from mexma_cli.formats.moses import read_aligned
 from mexma_cli.formats.tsv import Tsv
@@ -97,7 +97,7 @@ def filter_files(
     bitext = _opened(job.inputs, job.languages)
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
-    with only_process(outputs), ExitStack() as stack:
+    with only_process(outputs), together(), ExitStack() as stack:
         rules = filter_rules(job.settings, bitext.languages, job.exclude)
         batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
         if again := [name for name in job.limits if name in HASHES]:
@@ -106,8 +106,9 @@ def filter_files(
         found = Filtered()
         kept = _kept(batches, found, rejects)
         changed = write_chunks(outputs, _written(kept, bitext.languages, kind))
-    if job.report is not None:
-        _write_report(job, bitext.languages, {"files": list(map(str, outputs)), "format": kind}, found, argv)
+        if job.report is not None:
+            made = {"files": list(map(str, outputs)), "format": kind}
+            _write_report(job, bitext.languages, made, found, argv)
     return found, changed
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import together
 from mexma_cli.formats.bitext import formats
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, open_inputs
@@ -84,10 +85,11 @@ def mine_files(
         )
         writing = time.monotonic()
         lines = formats()[job.kind].write(mined.pairs(), job.languages, job.with_ids)
-        changed = write_chunks(job.files, lines)
-        seconds["writing"] = time.monotonic() - writing
-        if job.report is not None:
-            write_report(job, (source, target), mined, changed, argv, seconds)
+        with together():
+            changed = write_chunks(job.files, lines)
+            seconds["writing"] = time.monotonic() - writing
+            if job.report is not None:
+                write_report(job, (source, target), mined, changed, argv, seconds)
     return mined, changed
 
 

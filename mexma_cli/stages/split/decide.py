@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.stages.split.chunk import ChunkFile
+from mexma_cli.store.arrays import new_mapped
 from mexma_cli.text.partitions import HashPartitions
 from mexma_cli.text.rules import CODES
 
@@ -28,12 +29,11 @@ def decide(chunks: Sequence[Path], limits: dict[str, float], folder: Path) -> np
     Returns:
         uint8 [rows kept in all chunks], mapped from a file: 0 or a code of `duplicate`, `boilerplate` (which
         goes before) or `near-duplicate`.
+
+    Raises:
+        OSError: The disk is full.
     """
-    rows = _rows(chunks)
-    path = folder / "rows.codes"
-    with path.open("wb") as file:
-        file.truncate(max(rows, 1))
-    codes = np.memmap(path, dtype=np.uint8, mode="r+")[:rows]
+    codes = new_mapped(folder / "rows.codes", np.uint8, (_rows(chunks),))
     if any(name in limits for name in _RULES):
         _mark_repeated(chunks, limits, HashPartitions(folder / "sentences", "document"), codes)
     if "near-duplicate" in limits:

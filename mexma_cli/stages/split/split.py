@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain, islice
@@ -25,11 +25,15 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    MARK,
     PROGRESS,
     check_outside_stores,
     fingerprint,
+    is_special,
+    no_space_as_message,
     partial,
     read_json,
+    together,
     write_json_atomic,
 )
 from mexma_cli.stages.processes import processes, result
@@ -50,6 +54,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
 _FORMAT = 1
+_KIND = "split report"
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 
 
@@ -119,27 +124,51 @@ def split(
 
     Raises:
         MexmaError: An input is missing or damaged, a model does not know the language, there is no document,
-            or the disk is full.
+            the disk is full, or a file beside the sentences would be lost.
     """
     began = time.monotonic()
+    if str(outputs.sentences) == "-" or is_special(outputs.sentences):
+        raise MexmaError(
+            f"{outputs.sentences} is no file, and two more files are to stand beside the sentences",
+            "name a file for the output",
+        )
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
+    _check_beside(outputs)
     check_outside_stores(outputs.work)
     worker = ChunkWorker(how)
     model = worker.check()
     tell = on_progress or (lambda done, total: None)
-    with only_process(outputs.files):
+    with only_process(outputs.files), no_space_as_message(outputs.sentences):
         folder = _work_folder(outputs.work, how, model)
         found = _Chunks(folder, worker, how, workers).made(inputs, tell)
         codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
         if not report.documents:
             raise MexmaError(f"{', '.join(inputs.names[:3])}: there are no documents", "are the files empty?")
-        write_chunks(outputs.files, _texts(found, codes, how.rejects))
-        _write_report(report, how, outputs, model, argv, time.monotonic() - began)
+        with together():
+            write_chunks(outputs.files, _texts(found, codes, how.rejects))
+            _write_report(report, how, outputs, model, argv, time.monotonic() - began)
         del codes
         (folder.parent / PROGRESS).unlink()  # the workplace goes
     return report
+
+
+def _check_beside(outputs: SplitOutputs) -> None:
+    """Refuse to replace files that the user has not named, but those that were made here: the report lists
+    them, or a run that was killed has left their workplaces."""
+    made: set[str] = set()
+    with suppress(MexmaError, AttributeError, KeyError, TypeError):  # no such file, or nothing of ours
+        found = read_json(outputs.report)
+        if found["kind"] == _KIND:
+            made = {outputs.report.name, *(Path(file).name for file in found["output"]["files"])}
+    for path in (outputs.report, outputs.documents):
+        ours = path.name in made or (partial(path) / MARK).is_file()
+        if path.exists() and not is_special(path) and not ours:
+            raise MexmaError(
+                f"{path} would be replaced, and is no output of an earlier `mexma split`",
+                "move it away, or give the output another name",
+            )
 
 
 def _work_folder(folder: Path, how: Splitting, model: str | None) -> Path:
@@ -303,7 +332,7 @@ def _write_report(
     seconds: float,
 ) -> None:
     content: dict[str, Any] = {
-        "kind": "split report",
+        "kind": _KIND,
         "versions": {"mexma": __version__, "ftfy": version("ftfy"), "identifier": model},
         "argv": list(argv),
         "settings": how.as_json(),

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import together
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.languages import resolve
 from mexma_cli.mining.estimate import PrecisionModel
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.stages.tune.tune import Tuned, tune
 from mexma_cli.text.names import label_of
-from mexma_cli.text.writing import only_process, write_chunks
+from mexma_cli.text.writing import write_chunks
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,11 @@ def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
         MexmaError: As `tune`, or an output cannot be written.
     """
     found = tune(files.candidates, files.gold, files.source_ids, files.target_ids, precision)
-    if files.plot is not None:
-        title = f"Scores of {label_of(files.candidates.name)}"
-        draw_scores(files.plot, found.scores, found.is_gold, found.best.threshold, title)
-    if files.output is not None:
-        with only_process([files.output]):
+    with together():
+        if files.plot is not None:
+            title = f"Scores of {label_of(files.candidates.name)}"
+            draw_scores(files.plot, found.scores, found.is_gold, found.best.threshold, title)
+        if files.output is not None:
             write_chunks([files.output], tsv_lines(found.kept()))
     return found
 
