@@ -20,6 +20,8 @@ class _Loader(yaml.SafeLoader):
         letter: [found for found in resolvers if found[0] != _TIMESTAMP]
         for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    unique = False
+    """Whether a section's keys must differ; else the last of two values for a key is taken."""
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -32,9 +34,15 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
         for key, _ in node.value:
             if key.tag == _BOOL:
                 key.tag = _TEXT
+            if self.unique and isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                line = key.start_mark.line + 1
+                if lines.setdefault(key.value, line) != line:
+                    problem = f"`{key.value}` is there already, in line {lines[key.value]}"
+                    raise _error(problem, key.start_mark)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -51,30 +59,24 @@ class _Loader(yaml.SafeLoader):
         return value
 
 
-def composed(text: str) -> yaml.Node | None:
-    """The nodes of a text in YAML, with each section's keys as they were written; None if it is empty.
+def parsed(text: str, unique: bool = False) -> Any:
+    """What a text in YAML stands for, as `yaml.safe_load` has it.
+
+    Args:
+        unique: Refuse a key that is in its section twice.
 
     Raises:
-        yaml.YAMLError: It is no YAML, or one of the limits is passed.
+        yaml.YAMLError: It is no YAML, one of the limits is passed, or a value is none of its kind, such as a
+            number of 5,000 digits.
     """
-    node = _Loader(text).get_single_node()
-    if node is not None and _values(node, {}) > VALUES:
+    loader = _Loader(text)
+    loader.unique = unique
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    if _values(node, {}) > VALUES:
         raise _error(f"more than {VALUES:,} values, those counted that aliases repeat", node.start_mark)
-    return node
-
-
-def constructed(node: yaml.Node | None) -> Any:
-    """What nodes stand for.
-
-    Raises:
-        yaml.YAMLError: A value is none of its kind, such as a number of 5,000 digits.
-    """
-    return None if node is None else _Loader("").construct_document(node)
-
-
-def parsed(text: str) -> Any:
-    """What a text in YAML stands for: as `yaml.safe_load`, with the errors of the two functions above."""
-    return constructed(composed(text))
+    return loader.construct_document(node)
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.limited_yaml import SIZE, composed, constructed
+from mexma_cli.limited_yaml import SIZE, parsed
 
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""
@@ -18,7 +18,7 @@ Raw = dict[str, Any]
 
 
 def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[Path]]:
-    """A recipe's keys over those that it extends, in the form with `phases`.
+    """A recipe's keys over those that it extends; those without a `kind` in the form with `phases`.
 
     Sections merge key by key and phases by name; any other list, and an objective of another name, replaces
     the inherited one. A `trainer` beside inherited phases is for all of them, as with ``--set trainer...``.
@@ -33,29 +33,26 @@ def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[
     Raises:
         MexmaError: A file cannot be read, or the recipes extend each other in a circle.
     """
-    chain: list[Path] = []
-    layers: list[Raw] = []
-    following: Path | None = path
-    while following is not None:
-        circle = following.resolve() in [file.resolve() for file in chain]
-        chain.append(following)
-        if circle:
+    chain = [path]
+    layers = [_parse(path)]
+    while (wanted := layers[-1].pop("extends", None)) is not None:
+        file = chain[-1]
+        if not isinstance(wanted, str):
+            raise MexmaError(f"{file}: `extends` is a recipe's name or path, this is {wanted!r}")
+        try:
+            chain.append(find(wanted, file.parent))
+        except MexmaError as error:
+            raise MexmaError(f"{file}: `extends`: {error.message}", error.hint) from None
+        if chain[-1].resolve() in [file.resolve() for file in chain[:-1]]:
             raise MexmaError(
                 "recipes extend each other in a circle: " + " extends ".join(map(str, chain)),
                 "one of them has to do without `extends`",
             )
-        raw = _parse(following)
-        wanted = raw.pop("extends", None)
-        layers.append(raw)
-        if wanted is not None and not isinstance(wanted, str):
-            raise MexmaError(f"{following}: `extends` is a recipe's name or path, this is {wanted!r}")
-        try:
-            following = find(wanted, following.parent) if wanted is not None else None
-        except MexmaError as error:
-            raise MexmaError(f"{following}: `extends`: {error.message}", error.hint) from None
-    merged = _with_phases(layers.pop())
-    for layer, file in zip(reversed(layers), reversed(chain[:-1]), strict=True):
-        merged = _over(merged, layer, file)
+        layers.append(_parse(chain[-1]))
+    phased = all(layer.get("kind") is None for layer in layers)
+    merged = _with_phases(layers[-1]) if phased else layers[-1]
+    for layer, file in zip(layers[-2::-1], chain[-2::-1], strict=True):
+        merged = _over(merged, layer, file) if phased else _merged(merged, layer)
     return merged, chain
 
 
@@ -65,9 +62,7 @@ def _parse(path: Path) -> Raw:
             content = file.read(SIZE + 1)
         if len(content) > SIZE:
             raise MexmaError(f"{path} is no recipe: it has over {SIZE:,} bytes")
-        root = composed(content.decode("utf-8"))
-        _no_key_twice(root, path)
-        raw = constructed(root)
+        raw = parsed(content.decode("utf-8"), unique=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -84,56 +79,30 @@ def _parse(path: Path) -> Raw:
     return raw
 
 
-def _no_key_twice(root: yaml.Node | None, path: Path) -> None:
-    """YAML takes the last of two values for a key in a section, and says nothing of the first."""
-    todo, done = [root], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in done:  # an alias
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += node.value
-        if not isinstance(node, yaml.MappingNode):
-            continue
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            todo.append(value)
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # refused when values are made
-            line = key.start_mark.line + 1
-            if key.value in lines and key.value != "<<":
-                raise MexmaError(
-                    f"{path}, line {line}: `{key.value}` is there already, in line {lines[key.value]}",
-                    "take one of them out, or put both together",
-                )
-            lines[key.value] = line
-
-
 def _with_phases(raw: Raw) -> Raw:
     """Bring a recipe without `phases` into the form with one, and give each phase the shared `trainer`."""
-    raw = dict(raw)
     shared = raw.pop("trainer", None) or {}
     if "phases" not in raw:
-        phase = {"name": IMPLIED_PHASE, "objective": raw.pop("objective", None), "trainer": shared}
-        return raw | {"phases": [{key: value for key, value in phase.items() if value is not None}]}
-    phases = raw["phases"]
-    if isinstance(phases, list) and isinstance(shared, dict):
-        raw["phases"] = [_with_trainer(phase, shared) for phase in phases]
+        own = {"objective": raw.pop("objective")} if raw.get("objective") is not None else {}
+        return raw | {"phases": [{"name": IMPLIED_PHASE, **own, "trainer": shared}]}
+    if isinstance(raw["phases"], list):
+        raw["phases"] = [_with_trainer(phase, shared) for phase in raw["phases"]]
     return raw
 
 
-def _with_trainer(phase: Any, shared: Raw) -> Any:
-    own = phase.get("trainer") or {} if isinstance(phase, dict) else None
-    return phase | {"trainer": shared | own} if isinstance(own, dict) else phase
+def _with_trainer(phase: Any, shared: Any) -> Any:
+    """A phase with the keys of the shared `trainer` that it does not have itself."""
+    if not isinstance(phase, dict):
+        return phase
+    own = phase.get("trainer") or {}
+    return phase | {"trainer": _merged(shared, own) if isinstance(shared, dict) else shared}
 
 
 def _over(base: Raw, own: Raw, file: Path) -> Raw:
     """The keys of a recipe over those that it extends, which have `phases`."""
-    own = dict(own)
     trainer, objective, phases = (own.pop(key, None) for key in ("trainer", "objective", "phases"))
     merged: Raw = _merged(base, own)
-    listed = merged["phases"] if isinstance(merged["phases"], list) else []
+    listed = base["phases"] if isinstance(base["phases"], list) else []
     if trainer is not None:
         listed = [_merged(phase, {"trainer": trainer}) for phase in listed]
     if objective is not None:
@@ -141,16 +110,15 @@ def _over(base: Raw, own: Raw, file: Path) -> Raw:
             known = ", ".join(str(_name(phase)) for phase in listed)
             raise MexmaError(f"{file}: `objective`: of which phase?", f"name one under `phases`: {known}")
         listed = [_merged(listed[0], {"objective": objective})]
-    if isinstance(phases, list):
-        for phase in phases:
-            names = [_name(one) for one in listed]
-            if _name(phase) in names:
-                place = names.index(_name(phase))
-                listed[place] = _merged(listed[place], phase)
-            else:
-                listed = [*listed, _with_trainer(phase, trainer) if isinstance(trainer, dict) else phase]
-    elif phases is not None:
+    if phases is not None and not isinstance(phases, list):
         return merged | {"phases": phases}
+    for phase in phases or ():
+        names = [_name(one) for one in listed]
+        if _name(phase) in names:
+            place = names.index(_name(phase))
+            listed = [*listed[:place], _merged(listed[place], phase), *listed[place + 1 :]]
+        else:
+            listed = [*listed, _with_trainer(phase, trainer or {})]
     return merged | {"phases": listed}
 
 

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -16,9 +16,19 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.limited_yaml import parsed
 from mexma_cli.recipe.corpus import CorpusRecipe
 from mexma_cli.recipe.decompose import DecomposeRecipe
-from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
+from mexma_cli.recipe.inherit import inherited
 from mexma_cli.recipe.mistakes import explained
 from mexma_cli.recipe.sections import Recipe
+from mexma_cli.settings.section import Section
+
+R = TypeVar("R", bound=Section)
+
+_DOES: dict[type[Section], tuple[str, str]] = {
+    Recipe: ("trains an encoder: it has no `kind: corpus`", "train"),
+    DecomposeRecipe: ("trains on stored vectors (kind: decompose), not on text", "train"),
+    CorpusRecipe: ("mines a corpus (kind: corpus), it trains nothing", "run"),
+}
+"""What a recipe does, for whoever wanted one of another kind, and the command that runs it."""
 
 
 def shipped() -> dict[str, Path]:
@@ -55,53 +65,37 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         MexmaError: No such recipe, broken YAML, a circle of `extends`, or a key or value that does not fit;
             the message names the key and the nearest right one. Or it is of another kind.
     """
-    recipe = load_any(source, overrides)
-    if isinstance(recipe, DecomposeRecipe):
-        raise MexmaError(
-            f"{source} trains on stored vectors (kind: decompose), not on text", "`mexma train` runs it"
-        )
-    return recipe
+    return _of_kind(Recipe, source, _load(source, overrides))
 
 
 def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusRecipe:
     """As `load`, a recipe of `kind: corpus`."""
-    recipe = _load(source, overrides)
-    if not isinstance(recipe, CorpusRecipe):
-        raise MexmaError(f"{source} trains an encoder: it has no `kind: corpus`", "`mexma train` runs it")
-    return recipe
+    return _of_kind(CorpusRecipe, source, _load(source, overrides))
 
 
 def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:
     """As `load`, whatever is trained: by the recipe's `kind`; without that key it is a `Recipe`."""
     recipe = _load(source, overrides)
-    if isinstance(recipe, CorpusRecipe):
-        raise MexmaError(f"{source} mines a corpus (kind: corpus), it trains nothing", "`mexma run` runs it")
-    return recipe
+    return recipe if isinstance(recipe, DecomposeRecipe) else _of_kind(Recipe, source, recipe)
+
+
+def _of_kind(wanted: type[R], source: str | Path, recipe: Section) -> R:
+    if isinstance(recipe, wanted):
+        return recipe
+    does, by = _DOES[type(recipe)]
+    raise MexmaError(f"{source} {does}", f"`mexma {by}` runs it")
 
 
 def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
     raw, chain = inherited(find(str(source)), find)
     for override in overrides:
         _override(raw, override)
-    model: type[Recipe | DecomposeRecipe | CorpusRecipe] = Recipe
-    if raw.get("kind") is not None:
-        raw, model = _without_phases(raw), CorpusRecipe if raw["kind"] == "corpus" else DecomposeRecipe
+    kind = raw.get("kind")
+    model = Recipe if kind is None else CorpusRecipe if kind == "corpus" else DecomposeRecipe
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         raise explained(" extends ".join(map(str, chain)), model, raw, error) from None
-
-
-def _without_phases(raw: dict[str, Any]) -> dict[str, Any]:
-    """The one phase that was implied taken back: what has no phases has its keys at the top."""
-    phases = raw.get("phases")
-    if isinstance(phases, list) and len(phases) == 1 and isinstance(phases[0], dict):
-        keys = dict(phases[0])
-        if keys.pop("name", None) == IMPLIED_PHASE:
-            if not keys.get("trainer"):  # an empty one was implied, too
-                keys.pop("trainer", None)
-            return {key: value for key, value in raw.items() if key != "phases"} | keys
-    return raw
 
 
 def find(source: str, folder: Path = Path()) -> Path:
@@ -137,17 +131,17 @@ def _override(raw: dict[str, Any], override: str) -> None:
     listed = raw.get("phases")
     # What is not a phase is named when the recipe is validated.
     phases = [phase for phase in listed if isinstance(phase, dict)] if isinstance(listed, list) else []
-    if steps[0] in ("trainer", "objective"):
-        if steps[0] == "objective" and len(phases) > 1:
-            known = ", ".join(phase.get("name", "?") for phase in phases)
-            raise MexmaError(f"--set {key}: which phase?", f"phases.NAME.{key}, NAME one of: {known}")
-        for phase in phases:
-            _assign(phase, steps, value)
-    elif steps[0] == "phases" and len(steps) > 2:
-        names = [phase.get("name", "?") for phase in phases]
+    names = [str(phase.get("name", "?")) for phase in phases]
+    if steps[0] == "phases" and len(steps) > 2:
         if steps[1] not in names:
             raise MexmaError(f"--set {key}: no phase {steps[1]!r}", f"phases: {', '.join(names)}")
         _assign(phases[names.index(steps[1])], steps[2:], value)
+    elif "phases" in raw and steps[0] in ("trainer", "objective"):
+        if steps[0] == "objective" and len(phases) > 1:
+            known = ", ".join(names)
+            raise MexmaError(f"--set {key}: which phase?", f"phases.NAME.{key}, NAME one of: {known}")
+        for phase in phases:
+            _assign(phase, steps, value)
     else:
         _assign(raw, steps, value)
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic_core import PydanticKnownError
-
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.section import Section
 
@@ -42,15 +40,13 @@ class Registered(Section):
         if isinstance(raw, cls):
             return raw
         if not isinstance(raw, dict):
-            raise PydanticKnownError("model_type", {"class_name": cls.__name__})
+            raise ValueError("should be a section, with `key: value` lines")
         if "name" not in raw:
-            raise PydanticKnownError("union_tag_not_found", {"discriminator": "name"})
+            raise ValueError("`name` is missing")
         known, name = cls.kinds(), str(raw["name"])
         if name not in known:
-            expected = ", ".join(map(repr, known))
-            raise PydanticKnownError(
-                "union_tag_invalid", {"discriminator": "name", "tag": name, "expected_tags": expected}
-            )
+            names = ", ".join(known)
+            raise ValueError(f"`name` is {name!r}, none of {names}, or an objective of a --plugin FILE")
         found: Self = known[name].model_validate(raw)  # type: ignore[assignment]
         return found
 

@@ -30,12 +30,16 @@ def _a_number(value: float) -> float:
 
 
 _TYPES = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
     "dict_type": "should be a section, with `key: value` lines",
     "list_type": "should be a list",
     "model_attributes_type": "should be a section, with `key: value` lines",
     "model_type": "should be a section, with `key: value` lines",
     "path_type": "should be text, which may need quotes",
     "string_type": "should be text, which may need quotes",
+    "too_long": "should have at most {max_length} entries",
+    "too_short": "should have at least {min_length} entries",
     "tuple_type": "should be a list",
 }
 """Pydantic's kinds of errors whose words are of Python -> what is said of them."""
@@ -112,9 +116,10 @@ def kinds_of(annotation: Any) -> dict[str, type[Section]]:
 def in_words(wrong: Mapping[str, Any]) -> str:
     """What is wrong with a value, from pydantic's description, and the value if it is short."""
     kind, given = wrong["type"], wrong["input"]
-    said = _TYPES.get(kind) or wrong["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if kind == "value_error" and (given is None or isinstance(given, dict | list)):
-        return said  # the message says what it is about
+    said = _TYPES.get(kind, "").format(**wrong.get("ctx", {}))
+    said = said or wrong["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "value_error":
+        return said  # which has the value
     if isinstance(given, dict | list):
         return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
     shown = "null" if given is None else repr(given)

@@ -73,7 +73,7 @@ def test_the_example_of_the_page_trains(
         shutil.rmtree(run / finished)
     del registered()["triplet"]
     without = mexma("train", recipe, "--resume")
-    assert without.exit_code == 1 and "or an objective of a --plugin FILE (is 'triplet')" in without.stderr
+    assert without.exit_code == 1 and "or an objective of a --plugin FILE" in without.stderr
     assert mexma("train", recipe, "--resume", "--plugin", plugin).exit_code == 0
     assert (run / "encoder/model.safetensors").read_bytes() == weights
     monkeypatch.setenv("MEXMA_INFO_PLUGIN", plugin)
@@ -112,7 +112,7 @@ def test_a_file_that_was_changed_is_run_again(recipe: str, plugin: str) -> None:
     Path(plugin).write_text(EXAMPLE.replace('"triplet", Triplet', '"other", Triplet'), encoding="utf-8")
     load_plugin(plugin)
     assert load(recipe, ["objective.name=other"]).phases[0].objective.name == "other"
-    with pytest.raises(MexmaError, match=r"should be one of .* \(is 'triplet'\)"):
+    with pytest.raises(MexmaError, match=r"`name` is .triplet., none of"):
         load(recipe)
 
 

@@ -162,7 +162,10 @@ def test_no_such_file(source: str, near: str | None) -> None:
         (b"- a\n- b\n", "this file is a list"),
         (b"", "this file is empty"),
         (b"just words\n", "this file has none"),
-        (b"name: x\nrun: y\ndata:\n  store: a\n  root: b\n  store: c\n", "line 6: `store` is there already"),
+        (
+            b"name: x\nrun: y\ndata:\n  store: a\n  root: b\n  store: c\n",
+            "line 6, column 3: .*`store` is there already, in line 4",
+        ),
         (b"name: caf\xe9\n", r"not UTF-8 \(byte 9\)"),
         (b"? [a, b]\n: 1\n", r"line 1, column 3: not valid YAML: found unhashable key"),
         (b"name: \0\n", "not valid YAML: unacceptable character"),
