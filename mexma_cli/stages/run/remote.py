@@ -142,13 +142,33 @@ def _copied(system: Any, path: str, folder: Path) -> Path:
     copy = folder.joinpath("files", *parts)
     noted = folder.joinpath("states", *parts).with_name(f"{parts[-1]}.json")
     state = _state(system, path)
-    if not (copy.is_file() and noted.is_file() and read_json(noted) == state):
+    before = read_json(noted) if copy.is_file() and noted.is_file() else None
+    if before is None or state not in (before, before.get("state")):  # older versions noted nothing else
         for new in (copy, noted):
             make_parent(new)
         noted.unlink(missing_ok=True)
-        _copy(system, path, state, copy)
-        write_json_atomic(noted, state)
+        checksum = _copy(system, path, state, copy)
+        write_json_atomic(noted, {"state": state, "checksum": checksum})
     return copy
+
+
+def check_copies(folder: Path, sums: Mapping[str, str]) -> None:
+    """Compare copies with what was copied.
+
+    Args:
+        folder: That `with_copies` has put them in.
+        sums: Files, which may be others, too, and their checksums now.
+
+    Raises:
+        MexmaError: One is damaged.
+    """
+    inputs = folder / "inputs"
+    for name, checksum in sums.items():
+        parts = Path(name).relative_to(inputs).parts if Path(name).is_relative_to(inputs) else ()
+        if parts[1:2] == ("files",):
+            noted = inputs.joinpath(parts[0], "states", *parts[2:]).with_name(f"{parts[-1]}.json")
+            if noted.is_file() and read_json(noted).get("checksum", checksum) != checksum:
+                raise MexmaError(f"{name} is damaged: it is not what was copied", "remove it, and run again")
 
 
 def _state(system: Any, path: str) -> dict[str, Any]:
@@ -158,8 +178,11 @@ def _state(system: Any, path: str) -> dict[str, Any]:
     return found if len(found) > 1 else {**found, "key": system.ukey(path)}
 
 
-def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> None:
+def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
     """Copy a file from where it was left, if it was; goes on after errors as long as each time more comes.
+
+    Returns:
+        Its checksum.
 
     Raises:
         MexmaError: The file has changed meanwhile, or the disk is full.
@@ -184,6 +207,7 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> None:
             raise MexmaError(f"{path} has changed while it was copied", "run the same command again")
         commit(copy)
         begun.path.unlink()
+    return begun.checksum
 
 
 def _receive(system: Any, path: str, begun: _Begun, file: IO[bytes]) -> None:
@@ -225,11 +249,16 @@ class _Begun:
             with open(file.name, "rb") as left:
                 while block := left.read(min(_COPY, found["bytes"] - self.bytes)):
                     self._count(block)
-            if self._digest.hexdigest() != found["checksum"]:
+            if self.checksum != found["checksum"]:
                 self.bytes = 0
                 self._digest.reset()
         file.truncate(self.bytes)
         self.note(file)
+
+    @property
+    def checksum(self) -> str:
+        """Of what there is."""
+        return self._digest.hexdigest()
 
     def add(self, block: bytes, file: IO[bytes]) -> None:
         """Append bytes."""
@@ -239,7 +268,7 @@ class _Begun:
     def note(self, file: IO[bytes]) -> None:
         """Bring what there is to the disk, and write down how much it is."""
         fsync_file(file)
-        known = {"bytes": self.bytes, "checksum": self._digest.hexdigest()}
+        known = {"bytes": self.bytes, "checksum": self.checksum}
         write_json_atomic(self.path, {"state": self._state, **known})
 
     def _count(self, block: bytes) -> None:

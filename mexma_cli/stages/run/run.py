@@ -19,7 +19,7 @@ from mexma_cli.recipe import CorpusRecipe, load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan, results_of
-from mexma_cli.stages.run.remote import check_destination, send, with_copies
+from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
 from mexma_cli.stages.run.units import RunFolder, Unit, foreign
 from mexma_cli.text.amounts import counted
@@ -59,6 +59,9 @@ def run_corpus(
     _check_place(folder, recipe)
     wanted = with_copies(wanted)
     inputs = inputs_of(wanted)
+    check_copies(
+        folder.path.absolute(), {path: sum_ for files in inputs.values() for path, sum_ in files.items()}
+    )
     make_parent(folder.path / RECIPE)
     with only_writer(folder.path):
         folder.take_over()
@@ -104,7 +107,7 @@ def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
     for name, of_a_run in known.items():
         path, ours = folder.path / name, False
         with suppress(OSError):
-            ours = folder.begun and of_a_run(path)
+            ours = folder.begun and path.is_file() and of_a_run(path)
         if os.path.lexists(path) and not ours and not (name == RECIPE and _says(path, recipe)):
             raise foreign(path)
 
@@ -119,7 +122,7 @@ def _is_resolved(path: Path) -> bool:
     """Whether a file is a recipe as runs write them: with all keys, and nothing but these."""
     try:
         text = path.read_text(encoding="utf-8")
-        raw = limited_yaml.parsed(text)
+        raw = limited_yaml.parsed(text) if len(text) < limited_yaml.SIZE else None
     except (ValueError, yaml.YAMLError):
         return False
     whole = isinstance(raw, dict) and {"kind", "languages", "units", "output"} <= raw.keys()

@@ -233,12 +233,14 @@ class RunFolder:
         write_json_atomic(self._record_path(unit), record.model_dump(mode="json"))
 
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
-        """All records, or those of a language or language pair, by the names of their units."""
+        """All records that can be read, or those of a language or language pair, by their units' names."""
         units = self.path / "units"
         for path in sorted((units / room).rglob("*.json")):
-            if not path.name.endswith((".todo.json", ".ended.json")):
-                name = path.relative_to(units).as_posix().removesuffix(".json")
-                if (record := self._kept(name)) is not None:
+            name = path.relative_to(units).as_posix().removesuffix(".json")
+            if not name.endswith((".todo", ".ended")) and ".partial/" not in name:
+                with suppress(MexmaError):
+                    record = self._kept(name)
+                    assert record is not None, name
                     yield name, record
 
     def key(self, unit: Unit) -> str:

@@ -25,6 +25,7 @@ from mexma_cli.stages.run.units import (
     state_of_files,
 )
 from mexma_cli.store.arrays import check_content
+from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -134,7 +135,10 @@ def perform(run: Path, todo: Path) -> Record:
             return record
         key, state, started = folder.key(unit), state_of_files(unit), time.monotonic()
         with folder.making(unit, key) as made:
-            facts = WORK[unit.work](Task(folder, unit, made))
+            try:
+                facts = WORK[unit.work](Task(folder, unit, made))
+            except MexmaError as error:
+                raise MexmaError(error.message, ANEW if error.hint == EMBED_AGAIN else error.hint) from None
             for name, now in state_of_files(unit).items():
                 if now != state[name]:  # it may have been another one for a moment
                     raise changed(name)

@@ -53,6 +53,14 @@ def test_texts_come_from_a_url_and_results_go_to_one(
     again: list[InThisProcess] = []
     run_corpus(far, lambda folder: again.append(InThisProcess(folder)) or again[0])
     assert again[0].did == []
+    (copy,) = (tmp_path / "far/inputs").rglob("fra.txt")
+    held = copy.read_bytes()
+    copy.write_bytes(held.replace(b"e", b"f", 1))
+    with pytest.raises(MexmaError, match=r"fra\.txt is damaged: it is not what was copied"):
+        run_corpus(far, InThisProcess)
+    copy.unlink()
+    run_corpus(far, InThisProcess)
+    assert copy.read_bytes() == held
     memory.pipe_file("/texts/fra.txt", b"Un autre texte\n")
     run_corpus(far, lambda folder: again.append(InThisProcess(folder)) or again[1])
     assert "fra_Latn/text" in again[1].did and "eng_Latn/text" not in again[1].did
