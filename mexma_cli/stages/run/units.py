@@ -178,7 +178,8 @@ class RunFolder:
         (self.path / "units" / MARK).touch()
 
     def take_over(self) -> None:
-        """Give records of older versions, which made no mark, lists of their outputs' files.
+        """Give records of older versions, which made no mark, lists of their outputs' files, and remove those
+        whose output is gone.
 
         Raises:
             MexmaError: Such an output is not as it was made.
@@ -188,7 +189,10 @@ class RunFolder:
         right, wrong = set(), []
         for unit, record in self._records():
             output = self.path / record.output
-            if record.files or not output.exists():
+            if record.files:
+                continue
+            if not output.exists():
+                self._record_path(unit).unlink()
                 continue
             files = _files(output, record.output)
             for left_out in ("", *files):  # where a file of the user's is there, too
@@ -265,7 +269,7 @@ class RunFolder:
                 compared when they do.
         """
         record = self.record(unit.name)
-        if record is None or record.key != self.key(unit) or not (self.path / record.output).exists():
+        if record is None or record.key != self.key(unit):
             return None
         for name, checksum in record.files.items():
             path = self.path / name

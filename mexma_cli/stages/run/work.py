@@ -142,7 +142,9 @@ def perform(run: Path, todo: Path) -> Record:
             for name, now in state_of_files(unit).items():
                 if now != state[name]:  # it may have been another one for a moment
                     raise changed(name)
-            return folder.finish(unit, key, made, facts, time.monotonic() - started)
+            record = folder.finish(unit, key, made, facts, time.monotonic() - started)
+        folder.tidy(unit)
+        return record
 
 
 @_work

@@ -192,7 +192,7 @@ def test_a_text_that_is_another_one_for_a_moment_is_not_taken(
 def forget(run: Path) -> None:
     """Make a run's folder what it was before records had lists of files."""
     (run / "units/.mexma").unlink(missing_ok=True)
-    for path in run.glob("units/*/*.json"):
+    for path in run.glob("units/**/*.json"):
         if not path.name.endswith(".todo.json"):
             record = json.loads(path.read_text())
             del record["files"], record["seal"]
@@ -218,7 +218,12 @@ def test_what_an_older_version_made_is_taken_over(tmp_path: Path) -> None:
         folder.take_over()
     shutil.rmtree(run / NAME)
     folder.take_over()
+    for left in (f"{NAME}.partial", f"{NAME}/x.partial"):  # it was killed there
+        (run / left).mkdir(parents=True)
+        (run / left / ".mexma").touch()
+        (run / left / "progress.json").write_text("{}")
     assert do(run, cut(of, 7)).files == record.files
+    assert not list(run.rglob("*.partial"))
 
 
 class Killed(BaseException):
