@@ -76,7 +76,11 @@ class LocalExecutor:
 
     def _serve(self, worker: _Worker) -> None:
         while (todo := self._todo.get()) is not None and not self._stopped:
-            self._ended.put(worker.do(todo))
+            try:
+                ended = worker.do(todo)
+            except Exception as error:  # else the run would wait for this unit for ever
+                ended = Ended(todo, f"no worker can be started: {error}", died=True)
+            self._ended.put(ended)
 
 
 class _Worker:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,21 @@ def test_a_run_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
     executor.stop()
     assert ended[0].todo == todo[0] and "no lines" in str(ended[0].error) and not ended[0].died
+
+
+def test_where_no_worker_can_be_started_the_run_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    todo = cuts(tmp_path, 1)
+    executor = LocalExecutor(tmp_path / "run", jobs=1, threads=1)
+    executor.submit(todo[0])
+    (ended,) = executor.ended(60.0)
+    executor.stop()
+    assert ended.died and "no worker can be started" in str(ended.error)
 
 
 def test_a_worker_that_is_at_work_is_stopped(tmp_path: Path) -> None:
