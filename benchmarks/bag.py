@@ -18,7 +18,8 @@ from encoder import scores
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.bag.loss import Bag
 from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.recipe import Recipe, load
+from mexma_cli.settings.load import load
+from mexma_cli.settings.training import Recipe
 from mexma_cli.training import checkpoint
 
 

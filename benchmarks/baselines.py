@@ -19,7 +19,7 @@ from encoder import scores
 from reproduction import MEASURES, START, Result, Runs, arguments, table
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.stages.train.train import open_stores

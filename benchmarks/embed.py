@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.recipe import NewEncoder
+from mexma_cli.settings.training import NewEncoder
 
 PROGRAMS = ("mexma-bf16", "mexma-fp32", "st", "loop", "st-bf16")
 LANGUAGES = ("fra", "deu", "spa", "ita", "por", "nld", "rus")

@@ -24,7 +24,7 @@ from mexma_cli.executors.local import LocalExecutor
 from mexma_cli.executors.ray import RayExecutor
 from mexma_cli.files import checksum_file
 from mexma_cli.numerics.threads import cores
-from mexma_cli.recipe import RaySettings
+from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.scheduler import Executor, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.stages.run.work import perform

@@ -21,7 +21,7 @@ import tempfile
 from itertools import chain, islice
 from pathlib import Path
 
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.calibrate import InThisProcess
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus

@@ -61,7 +61,7 @@ def measured(mode: str, recipe: Path, workers: int) -> dict[str, float]:
 
 def work(mode: str, recipe_path: Path, workers: int) -> None:
     """In a process of its own: one of the modes; prints seconds and megabytes."""
-    from mexma_cli.recipe import load
+    from mexma_cli.settings.load import load
     from mexma_cli.stages.prepare.corpora import find_bitexts
     from mexma_cli.stages.prepare.selection import select
     from mexma_cli.text.rules import PairRules

@@ -22,7 +22,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from mexma_cli.knn.faiss_index import choose
-from mexma_cli.recipe import load_corpus
+from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.calibrate import FILE, InThisProcess
 from mexma_cli.stages.run.run import run_corpus
 

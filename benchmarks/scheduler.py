@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.plan import Records, plan
 from mexma_cli.stages.run.scheduler import Ended, Scheduler
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, read_unit

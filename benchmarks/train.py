@@ -139,7 +139,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     """First losses, tokens a second of each step, and memory in bytes, of one program."""
     from mexma_cli.encoder.model.attention import choose_backend
     from mexma_cli.objectives.views import TokenPairs
-    from mexma_cli.recipe import TrainerSettings
+    from mexma_cli.settings.training import TrainerSettings
     from mexma_cli.training.distributed import Processes
     from mexma_cli.training.trainer import Trainer
 

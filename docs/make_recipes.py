@@ -13,13 +13,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mexma_cli.recipe import CorpusRecipe, DecomposeRecipe, Recipe, Section
-from mexma_cli.settings.section import explanation, kinds_of, option_of
+from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.decompose import DecomposeRecipe
+from mexma_cli.settings.section import Section, explanation, kinds_of, option_of
+from mexma_cli.settings.training import Recipe
 
 HEADER = """\
 # The keys of recipes
 
-Made by `make docs` from the recipes' models (`mexma_cli/recipe`); do not edit it here.
+Made by `make docs` from the recipes' models (`mexma_cli/settings`); do not edit it here.
 
 A recipe is a YAML file with the sections below. `mexma prepare` and `mexma train` take its path, or the name
 of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.

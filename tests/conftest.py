@@ -134,7 +134,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-    from mexma_cli.recipe import TrainTokenizer
+    from mexma_cli.settings.training import TrainTokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]
@@ -203,7 +203,7 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
 
     from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-    from mexma_cli.recipe import TrainTokenizer
+    from mexma_cli.settings.training import TrainTokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]

@@ -12,7 +12,8 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.bag.loss import Bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-from mexma_cli.recipe import NewEncoder, TrainTokenizer, load
+from mexma_cli.settings.load import load
+from mexma_cli.settings.training import NewEncoder, TrainTokenizer
 from mexma_cli.stages.prepare.prepare import prepare
 
 ROOT = Path(__file__).parent.parent

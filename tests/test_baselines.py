@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 
 ROOT = Path(__file__).parent.parent
 

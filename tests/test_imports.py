@@ -39,7 +39,6 @@ ROOMS = [
     "store",
     "formats",
     "text",
-    "recipe",
     "settings",
     "limited_yaml",
     "files",
@@ -52,7 +51,7 @@ VERSION = "mexma_cli.__version__"  # beside the public API, and no part of it: e
 # The encoder's modules and sub-rooms, in the same order.
 ENCODER = ["sentence_transformer", "runs", "encoder", "ngrams", "loading", "model", "quiet", "__init__"]
 FLOORS = {name: len(ROOMS) - place for place, name in enumerate(ROOMS)}
-WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "settings", "errors"]
+WITHOUT_TORCH = ["formats", "store", "text", "languages", "settings", "errors"]
 # Where the import's name is not the package's.
 DISTRIBUTIONS = {
     "yaml": "pyyaml",

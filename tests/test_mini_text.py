@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.corpora import find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.stages.prepare.prepare import excluded_sentences

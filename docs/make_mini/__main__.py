@@ -29,7 +29,7 @@ from mexma_cli.encoder.ngrams.hashing import pieces_of
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.languages import name
 from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.text.lines import read_lines
 
 ROOT = Path(__file__).parent.parent.parent

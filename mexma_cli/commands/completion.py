@@ -46,7 +46,7 @@ def _encoders() -> dict[str, str]:
 
 
 def _recipes() -> dict[str, str]:
-    from mexma_cli.recipe.load import about, shipped
+    from mexma_cli.settings.load import about, shipped
 
     return {name: about(path) for name, path in shipped().items()}
 

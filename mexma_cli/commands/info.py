@@ -31,7 +31,7 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
       mexma info mini
     """
     from mexma_cli.errors import MexmaError
-    from mexma_cli.recipe import load_plugin
+    from mexma_cli.settings.registry import load_plugin
     from mexma_cli.stages.info.info import inspect
 
     for plugin in plugins:

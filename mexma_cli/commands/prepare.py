@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
-    from mexma_cli.recipe import Data
+    from mexma_cli.settings.training import Data
     from mexma_cli.stages.prepare.plan import PlannedCorpus, PreparePlan
     from mexma_cli.stages.prepare.prepare import CorpusReport
 
@@ -60,7 +60,8 @@ def command(
       mexma prepare 81langs --set data.root=/data/opus --dry-run
       mexma prepare 81langs --set data.root=/data/opus --workers 32
     """
-    from mexma_cli.recipe import load, load_plugin
+    from mexma_cli.settings.load import load
+    from mexma_cli.settings.registry import load_plugin
 
     for plugin in plugins:
         load_plugin(plugin)

@@ -19,7 +19,7 @@ def command(name: str | None) -> None:
       mexma recipes
       mexma recipes one-language > mine.yaml
     """
-    from mexma_cli.recipe.load import about, find, shipped
+    from mexma_cli.settings.load import about, find, shipped
 
     if name is not None:
         click.echo(find(name).read_text(encoding="utf-8"), nl=False)

@@ -20,7 +20,7 @@ from mexma_cli.errors import in_a_line
 from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
-    from mexma_cli.recipe import CorpusRecipe
+    from mexma_cli.settings.corpus import CorpusRecipe
     from mexma_cli.stages.run.scheduler import Executor, Progress
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def command(
       mexma run corpus.yaml --jobs 2
       mexma run corpus.yaml --pairs fra-eng --set mine.threshold=1.1
     """
-    from mexma_cli.recipe import load_corpus
+    from mexma_cli.settings.load import load_corpus
     from mexma_cli.stages.run.page import PAGE
     from mexma_cli.stages.run.plan import Selection
     from mexma_cli.stages.run.run import outputs, run_corpus, status_of

@@ -19,7 +19,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.recipe import Phase, Recipe
+    from mexma_cli.settings.training import Phase, Recipe
     from mexma_cli.training.distributed import Processes
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,9 @@ def command(
       mexma train my.yaml --nproc-per-node 8
       mexma train my.yaml --plugin my_loss.py
     """
-    from mexma_cli.recipe import DecomposeRecipe, load_any, load_plugin
+    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.settings.load import load_any
+    from mexma_cli.settings.registry import load_plugin
     from mexma_cli.training.launched import end_with_launcher
 
     end_with_launcher()

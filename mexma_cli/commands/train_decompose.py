@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
-    from mexma_cli.recipe import DecomposeRecipe
+    from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.training.decomposing import DecomposerTraining
 
 log = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.model.attention import Backend
     from mexma_cli.encoder.model.engine import Engine
     from mexma_cli.encoder.model.pooling import Dense
-    from mexma_cli.recipe import NewEncoder
+    from mexma_cli.settings.training import NewEncoder
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import both_filled
 from mexma_cli.evaluation.xsim import xsim
-from mexma_cli.recipe import DevSet
+from mexma_cli.settings.training import DevSet
 from mexma_cli.text.lines import read_lines
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mexma_cli.errors import require
 from mexma_cli.executors.worker import attempt
-from mexma_cli.recipe import RaySettings
+from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import read_unit
 

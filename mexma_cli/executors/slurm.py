@@ -20,7 +20,7 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors.worker import ending_of, line_of
 from mexma_cli.files import read_json, whole_file
-from mexma_cli.recipe import SlurmSettings
+from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.scheduler import Ended
 
 log = logging.getLogger(__name__)

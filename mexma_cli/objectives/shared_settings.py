@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings
+from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
 
 
 class InfoNceSettings(ObjectiveSettings):

@@ -21,7 +21,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
-from mexma_cli.recipe import DecomposeTrainerSettings
+from mexma_cli.settings.decompose import DecomposeTrainerSettings
 from mexma_cli.training import checkpoint
 from mexma_cli.training.distributed import load_optimiser
 from mexma_cli.training.log import Log

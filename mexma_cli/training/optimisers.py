@@ -11,7 +11,7 @@ import torch
 from mexma_cli.numerics.compiling import summing
 from mexma_cli.numerics.threads import in_slices
 from mexma_cli.objectives.base import Objective
-from mexma_cli.recipe import TrainerSettings
+from mexma_cli.settings.training import TrainerSettings
 
 DECAYED = 16
 """Steps between two decays of the rows of tables."""

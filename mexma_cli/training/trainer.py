@@ -26,7 +26,7 @@ from mexma_cli.files import write_json_atomic
 from mexma_cli.numerics.devices import pick_precision
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
-from mexma_cli.recipe import TrainerSettings
+from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.training import checkpoint, distributed
 from mexma_cli.training.batches import Batches
 from mexma_cli.training.distributed import Processes, Shared

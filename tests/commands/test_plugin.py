@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 import mexma_cli
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.recipe import load, load_plugin
-from mexma_cli.recipe.registry import registered
+from mexma_cli.settings.load import load
+from mexma_cli.settings.registry import load_plugin, registered
 from tests.examples import tiny_recipe
 
 ROOT = Path(__file__).parent.parent.parent

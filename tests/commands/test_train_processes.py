@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch.distributed.launcher.api import LaunchConfig
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from tests import command
@@ -123,7 +123,7 @@ STOPPING = """
 import sys
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from mexma_cli.training.distributed import Processes

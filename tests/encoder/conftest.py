@@ -36,7 +36,7 @@ from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-from mexma_cli.recipe import TrainTokenizer
+from mexma_cli.settings.training import TrainTokenizer
 from tests.examples import weighed
 
 WIDTH = 32

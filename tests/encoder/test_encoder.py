@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Split
 from mexma_cli.encoder import encoder as encoder_module
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import NewEncoder
+from mexma_cli.settings.training import NewEncoder
 from tests.encoder.conftest import WEIGHTS
 
 

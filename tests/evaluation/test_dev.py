@@ -11,7 +11,7 @@ import pytest
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.dev import dev_scorer
-from mexma_cli.recipe import DevSet
+from mexma_cli.settings.training import DevSet
 
 DEV = DevSet(path="{lang}.txt", target_path="eng.txt", languages=("aaa", "bbb"))
 

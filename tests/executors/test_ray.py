@@ -8,7 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors.ray import RayExecutor
-from mexma_cli.recipe import RaySettings
+from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
 from tests.corpora import InThisProcess, corpus

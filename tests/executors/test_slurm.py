@@ -14,7 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.executors import slurm
 from mexma_cli.executors.slurm import SlurmExecutor
 from mexma_cli.files import checksum_file
-from mexma_cli.recipe import SlurmSettings
+from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import RunFolder, Unit

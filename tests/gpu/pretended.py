@@ -208,7 +208,7 @@ def main(neighbours: str, recipe: str, *overrides: str) -> None:
     _setup_privateuseone_for_python_backend(NAME, backend_module=_Device())
     kept = list(kernels())
     files_of_the_device()
-    from mexma_cli.recipe import load
+    from mexma_cli.settings.load import load
     from mexma_cli.stages.train.train import train
     from mexma_cli.training import distributed
 

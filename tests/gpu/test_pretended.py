@@ -12,7 +12,7 @@ from torch.utils import backend_registration
 
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
 from tests.gpu.pretended import sides

@@ -17,7 +17,7 @@ from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.contrastive.loss import Contrastive
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
-from mexma_cli.recipe import NewEncoder
+from mexma_cli.settings.training import NewEncoder
 from tests.objectives.formulas import info_nce, unit
 from tests.objectives.pairs import views_of
 

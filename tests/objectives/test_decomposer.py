@@ -12,7 +12,7 @@ import torch
 
 from mexma_cli.objectives.decomposer import Decomposer, VectorPairs, intra_class
 from mexma_cli.objectives.meat.loss import Meat
-from mexma_cli.recipe import DecomposerSettings
+from mexma_cli.settings.registry import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3
 

@@ -21,7 +21,7 @@ from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.clft.loss import Clft
 from mexma_cli.objectives.gather import all_rows, global_mean
 from mexma_cli.objectives.views import TokenPairs
-from mexma_cli.recipe import ObjectiveSettings
+from mexma_cli.settings.registry import ObjectiveSettings
 from tests.objectives.pairs import token_ids
 
 ROWS = (2, 5)

@@ -12,7 +12,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.views import TokenPairs
-from mexma_cli.recipe import ObjectiveSettings
+from mexma_cli.settings.registry import ObjectiveSettings
 from tests.objectives.formulas import hard_negatives
 from tests.objectives.pairs import token_ids
 

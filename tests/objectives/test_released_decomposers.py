@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mexma_cli.objectives.decomposer import Decomposer, VectorPairs
-from mexma_cli.recipe import DecomposerSettings
+from mexma_cli.settings.registry import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3
 RELEASED = {

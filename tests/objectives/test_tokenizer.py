@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-from mexma_cli.recipe import TrainTokenizer
+from mexma_cli.settings.training import TrainTokenizer
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer
 from tests.examples import weighed
 

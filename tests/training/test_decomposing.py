@@ -12,7 +12,8 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
-from mexma_cli.recipe import DecomposerSettings, DecomposeTrainerSettings
+from mexma_cli.settings.decompose import DecomposeTrainerSettings
+from mexma_cli.settings.registry import DecomposerSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining
 from mexma_cli.training.log import TrainingLog

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from mexma_cli.recipe import TrainerSettings
+from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.training.optimisers import DECAYED, RowAdam, rate
 
 

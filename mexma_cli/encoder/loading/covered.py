@@ -7,7 +7,7 @@ from functools import cache
 from mexma_cli.encoder.loading import card
 from mexma_cli.encoder.loading.folder import BUNDLED
 from mexma_cli.languages import resolve
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 
 # Conneau and others, Unsupervised Cross-lingual Representation Learning at Scale (2020), table 6; without the
 # romanised varieties. Models that were made from it, such as multilingual-e5, say the same of themselves.

@@ -17,7 +17,7 @@ from transformers import (
 
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import NewEncoder
+from mexma_cli.settings.training import NewEncoder
 
 LoadingReport = dict[str, Any]
 """Which weights are missing or of another shape; transformers has filled these with random numbers."""

@@ -14,7 +14,7 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import both_filled, read_aligned, read_sentences
 from mexma_cli.languages import resolve
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import read_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, PositiveInt, model_validator
 
 from mexma_cli.objectives.shared_settings import InfoNceSettings
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 
 
 @objective("bag", "mexma_cli.objectives.bag.loss:Bag")

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.latin import ACCENTS, LATIN
 from mexma_cli.objectives.bag.vocabulary import SPECIAL, Weighed, train_pieces, word_model
-from mexma_cli.recipe import TrainTokenizer
+from mexma_cli.settings.training import TrainTokenizer
 from mexma_cli.text.unspaced import KATAKANA, SIGN
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mexma_cli.recipe.registry import ObjectiveSettings, objective
+from mexma_cli.settings.registry import ObjectiveSettings, objective
 
 
 @objective("clft", "mexma_cli.objectives.clft.loss:Clft")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from mexma_cli.objectives.shared_settings import RankingSettings, check_shares
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 from mexma_cli.settings.section import Section
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from mexma_cli.objectives.shared_settings import RankingSettings
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 from mexma_cli.settings.section import Section
 
 

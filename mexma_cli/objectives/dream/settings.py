@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mexma_cli.objectives.shared_settings import OracleTerms
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 
 
 @objective("dream", "mexma_cli.objectives.dream.loss:Dream")

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from mexma_cli.objectives.shared_settings import InfoNceSettings, check_shares
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 from mexma_cli.settings.section import Section
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from mexma_cli.objectives.shared_settings import OracleTerms
-from mexma_cli.recipe.registry import objective
+from mexma_cli.settings.registry import objective
 
 
 @objective("oracle", "mexma_cli.objectives.decomposer:Decomposer")

@@ -16,7 +16,7 @@ from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.sweep import Sweep
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 

@@ -21,7 +21,7 @@ from mexma_cli.text.lines import scan
 from mexma_cli.training.log import read_record
 
 if TYPE_CHECKING:
-    from mexma_cli.recipe import DecomposeRecipe
+    from mexma_cli.settings.decompose import DecomposeRecipe
 
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_ENDING = ".pt"
@@ -205,7 +205,8 @@ def _checkpoints(where: Path) -> list[Info]:
 
 
 def _run(where: Path) -> Info:
-    from mexma_cli.recipe import DecomposeRecipe, load_any
+    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.settings.load import load_any
 
     info = Info(str(where), "training run")
     with info.checking():

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from mexma_cli.evaluation.augment import negatives_of
-from mexma_cli.recipe import Corpus, Data
+from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.stages.prepare.tokens import Ids, Tokens, load_backend
 from mexma_cli.store.pairs import Part
 

@@ -16,7 +16,7 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.moses import aligned_files, read_aligned
-from mexma_cli.recipe import Corpus, Data
+from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
 
 _PAIRS_IN_ZIP = 1000  # the list of members is read again for each

@@ -15,7 +15,7 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
-from mexma_cli.recipe import Data
+from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare.beside import SEED as NEGATIVES_SEED
 from mexma_cli.stages.prepare.beside import HardNegatives, Teacher, TeachersTargets
 from mexma_cli.stages.prepare.corpora import Bitext

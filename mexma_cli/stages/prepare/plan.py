@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mexma_cli.recipe import Data
+from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import Quota
 from mexma_cli.stages.prepare.prepare import chains_of, excluded_files

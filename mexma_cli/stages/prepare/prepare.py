@@ -28,7 +28,7 @@ from mexma_cli.files import (
     write_json_atomic,
 )
 from mexma_cli.objectives.bag.vocabulary import Weighed
-from mexma_cli.recipe import Data, Recipe
+from mexma_cli.settings.training import Data, Recipe
 from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of

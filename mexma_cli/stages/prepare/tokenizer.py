@@ -15,7 +15,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
 from mexma_cli.objectives.bag.vocabulary import Weighed
-from mexma_cli.recipe import Recipe
+from mexma_cli.settings.training import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

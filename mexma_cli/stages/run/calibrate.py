@@ -14,7 +14,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_parent, read_manifest, write_json_atomic
 from mexma_cli.knn.exact import knn
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn.search import EXACT
 from mexma_cli.stages.run.index_costs import Cost, IndexCosts, measure, spent
 from mexma_cli.stages.run.mining_costs import mining_costs

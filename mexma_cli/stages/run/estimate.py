@@ -16,7 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.sweep import X_ROWS, bytes_needed
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.units import Unit
 

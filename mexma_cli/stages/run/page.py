@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli import languages
-from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.reporting import templates
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.plan import STAGES
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import RunFolder

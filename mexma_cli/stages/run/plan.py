@@ -11,7 +11,7 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of

@@ -33,8 +33,7 @@ from mexma_cli.files import (
     write_json_atomic,
 )
 from mexma_cli.languages import UNSTATED
-from mexma_cli.recipe import CorpusRecipe
-from mexma_cli.recipe.corpus import LanguageText
+from mexma_cli.settings.corpus import CorpusRecipe, LanguageText
 from mexma_cli.stages.mine.thresholds import FILE
 from mexma_cli.stages.run.page import PAGE
 from mexma_cli.stages.run.units import ANEW, BITEXT

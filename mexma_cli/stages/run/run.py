@@ -15,7 +15,8 @@ import yaml
 from mexma_cli import limited_yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, is_held, make_parent, only_writer, read_json
-from mexma_cli.recipe import CorpusRecipe, load_corpus
+from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan, results_of

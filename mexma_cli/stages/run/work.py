@@ -150,7 +150,7 @@ def perform(run: Path, todo: Path) -> Record:
 @_work
 def split(task: Task) -> dict[str, Any]:
     """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
-    from mexma_cli.recipe.corpus import RunSplitting
+    from mexma_cli.settings.corpus import RunSplitting
     from mexma_cli.stages.split.inputs import Splitting, find_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
 
@@ -453,7 +453,7 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
-    from mexma_cli.recipe.corpus import RunFilter
+    from mexma_cli.settings.corpus import RunFilter
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
     settings, how = task.settings, RunFilter.model_validate(task.settings["filter"])

@@ -9,7 +9,7 @@ from mexma_cli.encoder.model.attention import set_attention_dropout
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.checks import ALONE
-from mexma_cli.recipe import Phase, Recipe
+from mexma_cli.settings.training import Phase, Recipe
 
 
 def build(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int) -> Objective:

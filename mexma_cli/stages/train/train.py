@@ -23,7 +23,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, clear_all, fingerprint, only_writer
 from mexma_cli.languages import resolve
 from mexma_cli.numerics.devices import multiplies
-from mexma_cli.recipe import Corpus, Phase, Recipe
+from mexma_cli.settings.training import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path

@@ -10,7 +10,7 @@ from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.encoder.ngrams.pairs import PairTokens, joined, kind_of
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-from mexma_cli.recipe import NewEncoder, TrainTokenizer
+from mexma_cli.settings.training import NewEncoder, TrainTokenizer
 
 
 @pytest.mark.parametrize(

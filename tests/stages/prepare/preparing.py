@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from mexma_cli.recipe import Recipe, load
+from mexma_cli.settings.load import load
+from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.prepare import CorpusReport
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer
 from mexma_cli.store.pairs import TokenisedPairs

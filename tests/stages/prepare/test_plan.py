@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mexma_cli.recipe import Data, load, shipped
+from mexma_cli.settings.load import load, shipped
+from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare.plan import PreparePlan, plan
 
 PAPERS = [

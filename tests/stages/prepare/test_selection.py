@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.recipe import Data
+from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare import selection
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.selection import CAP_SEED, select

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import RunFolder

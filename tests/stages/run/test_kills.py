@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from mexma_cli.executors.local import LocalExecutor
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.run import run_corpus
 from tests.stages.run.test_run import files
 

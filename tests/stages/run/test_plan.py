@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.plan import inputs_of, plan
 from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import corpus

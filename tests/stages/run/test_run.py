@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import CorpusRecipe, load_corpus
+from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.run_folder import HARMLESS, PLACES, check_run, keep
 from mexma_cli.stages.train.train import has_its_text, train

@@ -17,8 +17,8 @@ import yaml
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.pooling import Dense, Normalize
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import Recipe, load, shipped
-from mexma_cli.recipe.load import load_any
+from mexma_cli.settings.load import load, load_any, shipped
+from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train import objectives
 from mexma_cli.stages.train.train import train

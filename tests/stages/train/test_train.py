@@ -14,7 +14,7 @@ import yaml
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, log_of, settings, weights

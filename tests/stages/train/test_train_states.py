@@ -16,7 +16,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.mexma.loss import Mexma
-from mexma_cli.recipe import load
+from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import checkpoint

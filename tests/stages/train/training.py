@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.recipe import Recipe, load
+from mexma_cli.settings.load import load
+from mexma_cli.settings.training import Recipe
 
 ROOT = Path(__file__).parent.parent.parent.parent
 BAG_STEPS, MEXMA_STEPS = 7, 12

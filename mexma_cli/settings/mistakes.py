@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe.inherit import IMPLIED_PHASE
 from mexma_cli.settings.section import Section, in_words, kinds_of
+from mexma_cli.settings.training import IMPLIED_PHASE
 
 SYNONYMS = {
     "batch_size": ("batch_pairs", "batch"),

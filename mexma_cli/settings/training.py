@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli import languages
-from mexma_cli.recipe.registry import ObjectiveSettings
+from mexma_cli.settings.registry import ObjectiveSettings
 from mexma_cli.settings.section import Folder, Section
+
+IMPLIED_PHASE = "train"
+"""Name of the one phase of a recipe without `phases`."""
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

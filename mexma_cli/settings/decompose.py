@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
-from mexma_cli.recipe.registry import DecomposerSettings
+from mexma_cli.settings.registry import DecomposerSettings
 from mexma_cli.settings.section import Folder, Section
 
 

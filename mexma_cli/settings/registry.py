@@ -1,15 +1,18 @@
 """The objectives that a recipe may name. Each is a class of settings, registered under its name.
 
 The package's own are the folders of `mexma_cli/objectives`: importing a folder's `settings.py`, which needs
-no torch, registers it. There is no other list of them. A user's own come from a file (`plugin.load_plugin`).
+no torch, registers it. There is no other list of them. A user's own come from a file (`load_plugin`).
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Self, TypeVar
 
 from mexma_cli.errors import MexmaError
@@ -99,3 +102,43 @@ def registered() -> dict[str, type[Registered]]:
         if found.ispkg:
             importlib.import_module(f"{_SYSTEMS}.{found.name}.settings")
     return _registered
+
+
+def load_plugin(path: str | Path) -> None:
+    """Run a Python file, so that recipes may name the objectives that it registers.
+
+    It is run again each time, and its objectives take the place of those that it registered before.
+
+    Raises:
+        MexmaError: There is no such file, or it does not run (the message has the line), or it registers no
+            objective, or one by a name that another has.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise MexmaError(f"--plugin {path}: no such file", "it is a Python file that registers an objective")
+    name = str(file.resolve())
+    known = registered()
+    for before in [key for key, settings in known.items() if settings.__module__ == name]:
+        del known[before]
+    module = ModuleType(name)
+    module.__file__ = name
+    sys.modules[name] = module  # where pydantic looks for what the types of fields are called
+    try:
+        exec(compile(file.read_bytes(), name, "exec", dont_inherit=True), vars(module))
+    except Exception as error:
+        said = " ".join(str(error).split())
+        what = said if isinstance(error, MexmaError) else f"{type(error).__name__}: {said}"
+        raise MexmaError(f"--plugin {path}{_line(error, name)}: {what}") from error
+    if name not in {settings.__module__ for settings in known.values()}:
+        raise MexmaError(
+            f"--plugin {path} registers no objective",
+            'above the class of its settings: @objective("NAME", Class), from mexma_cli.settings.registry',
+        )
+
+
+def _line(error: Exception, file: str) -> str:
+    """The line of the file that did not run."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines.append(error.lineno)
+    return f", line {lines[-1]}" if lines else ""

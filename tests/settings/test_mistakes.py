@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import load, load_any
-from mexma_cli.recipe.mistakes import SYNONYMS
+from mexma_cli.settings.load import load, load_any
+from mexma_cli.settings.mistakes import SYNONYMS
 
 SMALL = str(Path(__file__).parent.parent.parent / "examples" / "small.yaml")
 MEAT = "systems/meat-oracle"

@@ -12,7 +12,7 @@ import yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
 from mexma_cli.objectives.mexma.settings import MexmaSettings
-from mexma_cli.recipe import load, load_any, shipped
+from mexma_cli.settings.load import load, load_any, shipped
 from mexma_cli.training.optimisers import rate
 
 ROOT = Path(__file__).parent.parent.parent
