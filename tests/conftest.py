@@ -14,6 +14,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from mexma_cli import errors
+
 # Other work on the machine must not make a test fail.
 hypothesis.settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -37,6 +39,16 @@ def _use_memory(folder: str = "/dev/shm") -> None:
 
 
 _use_memory()
+
+_LONGEST_LINE = errors._LONGEST
+errors._LONGEST = 4000  # how long the names of temporary folders are must not decide what a message holds
+
+
+@pytest.fixture
+def short_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of messages are cut as users see them."""
+    monkeypatch.setattr(errors, "_LONGEST", _LONGEST_LINE)
+
 
 SENTENCES = {
     "fra": [

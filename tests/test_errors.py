@@ -111,6 +111,7 @@ def test_a_terminal_obeys_no_text() -> None:
     assert lines_of(error) == [f"error: {shown}\\nerror: more", f"hint: {shown}", "the layouts"]
 
 
+@pytest.mark.usefixtures("short_messages")
 @pytest.mark.parametrize(
     "message", ["word " * 100 + "end", "/data/" + "d" * 400 + "/eng.emb: no rows", "é" * 900]
 )
@@ -121,6 +122,7 @@ def test_a_long_message_loses_its_middle(message: str) -> None:
     assert lines_of(MexmaError(message[:292])) == [f"error: {message[:292]}"]
 
 
+@pytest.mark.usefixtures("short_messages")
 def test_both_names_in_a_long_message_stay_recognisable() -> None:
     one, other = f"/runs/{'a' * 300}/fra.emb", f"/runs/{'b' * 300}/eng.emb"
     (line,) = lines_of(MexmaError(f"{one} and {other} have vectors of different encoders"))

@@ -231,6 +231,7 @@ def test_data_stay_as_they_are_but_on_a_terminal(terminal: bool) -> None:
     )
 
 
+@pytest.mark.usefixtures("short_messages")
 @pytest.mark.parametrize("raises", [MexmaError, click.UsageError, RuntimeError])
 def test_no_line_of_a_message_is_long(raises: type[Exception], run_boom: Boom) -> None:
     log = logging.getLogger("mexma_cli.boom")

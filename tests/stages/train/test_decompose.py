@@ -266,7 +266,7 @@ def test_languages_that_are_not_stated_or_equal(pair: Path, make_store: Make) ->
     ("override", "message"),
     [
         ("objective.intra_clas=1", "unknown key `objective.intra_clas`"),
-        ("trainer.batch=1", "`trainer.batch`: .*at least 4"),
+        ("trainer.batch=1", "`trainer.batch`: .*equal to 4"),
         ("objective={name: oracle}", "`objective`: oracle needs a weight for `intra_class` or `inter_class`"),
         ("objective.is_mode=both", "`objective.is_mode`: .*'meaning_language'"),
         ("phases.x=1", "phases"),
