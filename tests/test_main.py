@@ -257,7 +257,7 @@ def test_help_is_as_wide_as_the_terminal_and_its_encoder_options_come_last(
     sections = re.split(r"\n(\S.*):\n", run("mine", "--help").stdout)[1::2]
     assert sections == [
         "Options",
-        *(f"{what} options" for what in ("Scoring", "Selection", "Document", "Search", "Encoder")),
+        *(f"{what} options" for what in ("Scoring", "Search", "Selection", "Document", "Encoder")),
     ]
 
 
