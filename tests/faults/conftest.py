@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.commands import COMMANDS, Command, Stand
+from tests.faults.commands import COMMANDS, Command, inputs
 from tests.faults.running import Mexma
+from tests.faults.stand import Everything, Stand
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 MINUTES = float(os.environ.get("FAULTS_MINUTES", "60"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put together what is done with a command, so that one process prepares it, and leave long ones out."""
+    places = [place for place, item in enumerate(items) if "stand" in getattr(item, "fixturenames", ())]
+    found = sorted((items[place] for place in places), key=lambda item: item.callspec.indices["stand"])
+    for place, item in zip(places, found, strict=True):
+        items[place] = item
+    items[:] = [item for item in items if not (item in found and _is_short_of_long(item))]
+
+
+def _is_short_of_long(item: Any) -> bool:
+    return item.callspec.params["campaign"] == "short" and item.callspec.params["stand"].long
 
 
 @pytest.fixture(scope="session")
@@ -28,24 +43,57 @@ def mexma(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Itera
 
 
 @pytest.fixture(scope="session")
+def base(
+    mexma: Mexma, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Sequence[Sequence[str]]], Path]:
+    """From commands to a folder in which they have been given, one after the other; it is to be copied."""
+    made: dict[tuple[Sequence[str], ...], Path] = {}
+
+    def after(commands: Sequence[Sequence[str]]) -> Path:
+        *before, last = (None, *commands)
+        if (key := tuple(commands)) not in made:
+            folder = tmp_path_factory.mktemp("base") / "here"
+            if last is None:
+                folder.mkdir()
+                inputs(folder, tiny_encoder)
+            else:
+                shutil.copytree(after(before[1:]), folder)
+                done = mexma(last, folder)
+                assert done.code == 0, done.err
+            made[key] = folder
+        return made[key]
+
+    return after
+
+
+@pytest.fixture(scope="session")
 def _stands() -> dict[str, Stand]:
     return {}
 
 
-@pytest.fixture(params=COMMANDS, ids=[command.name for command in COMMANDS])
+@pytest.fixture(
+    params=[
+        pytest.param(command, marks=pytest.mark.faults if command.long else (), id=command.name)
+        for command in COMMANDS
+    ]
+)
 def stand(
     request: pytest.FixtureRequest,
     mexma: Mexma,
-    tiny_encoder: Path,
+    base: Callable[[Sequence[Sequence[str]]], Path],
     tmp_path_factory: pytest.TempPathFactory,
     _stands: dict[str, Stand],
 ) -> Stand:
     """Each of the commands in turn."""
     command: Command = request.param
     if command.name not in _stands:
-        folder = tmp_path_factory.mktemp(command.name)
-        _stands[command.name] = Stand(mexma, command, folder, tiny_encoder)
+        _stands[command.name] = Stand(mexma, command, tmp_path_factory.mktemp(command.name), base)
     return _stands[command.name]
+
+
+@pytest.fixture(scope="session")
+def everything(mexma: Mexma, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Everything:
+    return Everything(mexma, tmp_path_factory.mktemp("everything"), tiny_encoder)
 
 
 class Campaign:
@@ -90,14 +138,20 @@ def campaign(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was tried in the long campaign: a line a test, and how its attempts ended."""
-    lines = []
+    """What was tried in the long campaign: a line a test, with how its attempts ended, and a table."""
+    lines, cases, tried, defects = [], Counter[str](), Counter[str](), Counter[str]()
     kinds = ("passed", "failed", "xfailed", "xpassed")
     for report in (report for kind in kinds for report in terminalreporter.stats.get(kind, ())):
         for name, ended in getattr(report, "user_properties", ()):
             if name == "attempts" and "long" in report.nodeid:
                 words = ", ".join(f"{count} {word}" for word, count in sorted(ended.items()))
                 lines.append(f"{report.nodeid.partition('::')[2]}: {sum(ended.values())} ({words})")
-    if lines:
+                what = report.nodeid.partition("::test_")[2].partition("[")[0].replace("_", " ")
+                cases[what] += 1
+                tried[what] += sum(ended.values())
+                defects[what] += ended.get("defect", 0)
+    lines += ["", "| tried | with | attempts | of which found a defect |", "| --- | --- | --- | --- |"]
+    lines += [f"| {what} | {cases[what]} | {tried[what]:,} | {defects[what]} |" for what in sorted(cases)]
+    if cases:
         terminalreporter.section(f"attempts, FAULTS_SEED={SEED}, FAULTS_MINUTES={MINUTES:g}")
         terminalreporter.write("\n".join(lines) + "\n")

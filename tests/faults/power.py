@@ -88,7 +88,9 @@ class Disk:
                 continue
             parent, name = find(one.path)
             hidden = [other for other in now[parent] if re.fullmatch(r"\.tmp\w{6}", other)]
-            if name not in now[parent] and one.name == "sync" and hidden:  # safetensors' rename is not seen
+            if (
+                name not in now[parent] and one.name in ("sync", "rename") and hidden
+            ):  # safetensors' rename is not seen
                 renamed: list[tuple[str | int, Node | bytes | None]]
                 renamed = [(hidden[0], None), (name, now[parent][hidden[0]])]
                 parent.changes.append((number, renamed))

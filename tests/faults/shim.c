@@ -1,8 +1,8 @@
 /* Preloaded into a program: counts what it does to the files of one folder, and lets the n-th operation fail.
  *
- * It sees what goes through the C library's own functions, as Python's and Rust's files do; what C's stdio
- * writes (FAISS's index), and what is called past the library (a rename by safetensors), it does not see. Copies inside the kernel are refused, as some file systems do, so
- * that every byte passes through `write`.
+ * It sees what goes through the C library's own functions, as Python's and Rust's files do, and `fwrite`, as
+ * NumPy's; what is called past the library (a rename by safetensors), it does not see. Copies inside the
+ * kernel are refused, as some file systems do, so that every byte passes through `write`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -95,6 +95,20 @@ static void note(const char *name, const char *path, const char *other, long pla
     if (size && REAL(write)(journal, data, size) != (ssize_t)size) abort();
 }
 
+/* Note a file that came from elsewhere as one that was written here. */
+static void note_whole(const char *path) {
+    struct stat now;
+    int file = below(path) ? open(path, O_RDONLY) : -1;
+    if (file < 0) return;
+    char *data = fstat(file, &now) ? NULL : malloc(now.st_size + 1);
+    ssize_t size = data ? read(file, data, now.st_size) : -1;
+    close(file);
+    note("file", path, "", 0, NULL, 0);
+    note("truncate", path, "", 0, NULL, 0);
+    if (size > 0) note("write", path, "", 0, data, size);
+    free(data);
+}
+
 static ssize_t put(int file, const void *data, size_t size, off_t place) {
     char name[PATH_MAX];
     struct stat now;
@@ -133,6 +147,22 @@ ssize_t copy_file_range(int from, off_t *x, int to, off_t *y, size_t size, unsig
     return sendfile(to, from, NULL, size);
 }
 
+size_t fwrite(const void *data, size_t size, size_t many, FILE *file) {
+    char name[PATH_MAX];
+    if (!size || !many || !below(name_of(fileno(file), name))) return REAL(fwrite)(data, size, many, file);
+    int then = step(name, size * many);
+    if (then == FAIL) return 0;
+    if (then == HALF_AND_DIE) {
+        REAL(fwrite)(data, 1, size * many / 2, file);
+        fflush(file);
+        die();
+    }
+    long place = ftell(file);
+    size_t done = REAL(fwrite)(data, size, many, file);
+    note("write", name, "", place, data, done * size);
+    return done;
+}
+
 #define ON_FILE(NAME, PARAMETERS, ARGUMENTS, SAID, SIZE)         \
     int NAME PARAMETERS {                                        \
         char name[PATH_MAX];                                     \
@@ -163,9 +193,11 @@ ON_NAME(mkdirat, (int x, const char *a, mode_t mode), (x, a, mode), "folder", x,
 #define ON_TWO(NAME, PARAMETERS, ARGUMENTS, SAID, X, Y)                           \
     int NAME PARAMETERS {                                                         \
         char name[PATH_MAX], other[PATH_MAX];                                     \
-        if (step(whole(X, a, name), 0) == FAIL) return -1;                        \
+        int inside = below(whole(X, a, name));                                    \
+        if (step(whole(Y, b, other), 0) == FAIL) return -1;                       \
         int ended = REAL(NAME) ARGUMENTS;                                         \
-        if (!ended) note(SAID, name, whole(Y, b, other), 0, NULL, 0);             \
+        if (!ended && inside) note(SAID, name, other, 0, NULL, 0);                \
+        if (!ended && !inside) note_whole(other);                                 \
         return ended;                                                             \
     }
 ON_TWO(rename, (const char *a, const char *b), (a, b), "rename", AT_FDCWD, AT_FDCWD)

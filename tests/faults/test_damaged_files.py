@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.commands import A2, CONVERT, KNN, MAPS, PREPARE, TRAIN, TUNE, A, B, inputs
+from tests.faults.commands import A2, CONVERT, MAPS, MINE, PREPARE, TRAIN, TUNE
 from tests.faults.conftest import Campaign
-from tests.faults.running import Fault, Mexma, Tree, differing, tree
+from tests.faults.running import differing, tree
+from tests.faults.stand import Everything
 
-MINE = ("mine", "a.emb", "b.emb", "-o", "pairs.tsv")
 HUGE = "an integer of 4500 digits, which Python neither reads nor writes"
 VALUES: list[Any] = [
     *(None, True, "", "x", "../../secret", "/etc/passwd", "a\0b", "\ud800", "9" * 5000, "x" * 100_000),
@@ -49,37 +48,6 @@ READERS = [
     Reader("texts", "*.t*", (A2, TUNE, ("score", "gold.tsv", "--model", "enc", "-o", "scored.tsv"))),
     Reader("vectors", "v.npy", (("convert", "v.npy", "--text", "a.txt", "-o", "v.emb"), ("info", "v.npy"))),
 ]
-
-
-class Everything:
-    """A folder with a file of every kind, and what commands print and write where nothing is damaged."""
-
-    def __init__(self, mexma: Mexma, folder: Path, encoder: Path) -> None:
-        self.mexma, self.base, self._folder = mexma, folder / "base", folder
-        self.base.mkdir()
-        inputs(self.base, encoder)
-        for words in (A, B, KNN, PREPARE, MAPS, (*CONVERT[:-1], "v.npy")):
-            assert (done := mexma(words, self.base)).code == 0, done.err
-        for words, at in ((A2, 40), (MINE, 30), (TRAIN, 250)):
-            assert mexma(words, self.base, Fault.KILL, at).killed
-        self._whole: dict[tuple[str, ...], tuple[str, Tree]] = {}
-
-    def fresh(self) -> Path:
-        shutil.rmtree(self._folder / "here", ignore_errors=True)
-        return Path(shutil.copytree(self.base, self._folder / "here"))
-
-    def undamaged(self, words: tuple[str, ...]) -> Tree:
-        """What a command leaves."""
-        if words not in self._whole:
-            folder = self.fresh()
-            assert (done := self.mexma(words, folder)).code == 0, done.err
-            self._whole[words] = tree(folder)
-        return self._whole[words]
-
-
-@pytest.fixture(scope="session")
-def everything(mexma: Mexma, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Everything:
-    return Everything(mexma, tmp_path_factory.mktemp("everything"), tiny_encoder)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.name))

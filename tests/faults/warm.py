@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import logging
+import math
 import os
 import pkgutil
 import resource
@@ -17,40 +19,63 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
 import torch
 
-from mexma_cli import commands, objectives, stages, training
+from mexma_cli import commands, evaluation, executors, objectives, reporting, stages, training
 from mexma_cli.main import cli
+from tests.command import write
+from tests.examples import demo_pairs
+from tests.faults.executors import workers_in_this_process
+
+LATE = (
+    "fsspec.implementations.local",
+    "ftfy",
+    "matplotlib.backends.backend_svg",
+    "pandas",
+    "pyarrow.parquet",
+)
+"""What commands import when they write, or read, something that few do."""
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    encoder = sys.argv[1]
+    encoder, texts = sys.argv[1:]
     _import_all()
-    _shrink()
+    _shrink(Path(texts))
     _use(encoder)
-    print("{}", file=answers, flush=True)
+    print("[]", file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(_run(json.loads(line))), file=answers, flush=True)
 
 
 def _import_all() -> None:
-    for room in (commands, stages, objectives, training):
+    for room in (commands, stages, objectives, training, evaluation, reporting, executors):
         for _, name, is_package in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             if not is_package:
                 importlib.import_module(name)
+    for name in LATE:
+        importlib.import_module(name)
 
 
-def _shrink() -> None:
-    """Shards of 32 rows, small tiles, journals kept all the time: much to do for few lines."""
+def _shrink(texts: Path) -> None:
+    """Shards of 32 rows, small tiles and chunks, journals kept all the time: much to do for few lines.
+
+    Args:
+        texts: A folder for those of `mexma demo`, whose commands run in this process.
+    """
+    from mexma_cli.commands import demo
     from mexma_cli.knn import small, sweep, tiles
+    from mexma_cli.stages.demo import demo as stage
     from mexma_cli.stages.embed.embed import embed_file
     from mexma_cli.stages.project.project import project
+    from mexma_cli.stages.split import inputs
     from mexma_cli.store import journal
     from mexma_cli.store.writer import EmbeddingWriter
 
@@ -59,16 +84,37 @@ def _shrink() -> None:
         function.__kwdefaults__["rows_per_shard"] = 32
     journal.SECONDS = journal._SHARE = 0  # type: ignore[assignment]
     tiles.X_TILE, tiles.Y_TILE, tiles.PIECE, sweep.X_ROWS, small.WORK = 64, 64, 32, 64, 0
+    inputs.CHUNK = 2000
+    workers_in_this_process()
+    logging.getLogger().addHandler(logging.NullHandler())  # a worker's log goes nowhere
+    texts.mkdir()
+    pairs = [line.split("\t") for line in demo_pairs(60)]
+    write(texts / "gold.tsv", *map("\t".join, pairs))
+    for side, name in enumerate(("spa", "eng")):
+        write(texts / f"{name}.txt", *sorted(pair[side] for pair in pairs))
+    stage.shipped_texts = lambda: texts
+    demo.subprocess = SimpleNamespace(run=lambda words: SimpleNamespace(returncode=_in_process(words[3:])))  # type: ignore[assignment]
+
+
+def _in_process(words: list[str]) -> int:
+    """The exit code of `mexma WORDS`."""
+    try:
+        cli.main(words, prog_name="mexma")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
 
 
 def _use(encoder: str) -> None:
-    """What is slow the first time: compiled loops, transformers' model and its files, and a picture."""
+    """What is slow the first time: compiled loops, transformers' model and files, languages, a picture."""
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.exact import knn
     from mexma_cli.mining.match import match
     from mexma_cli.reporting.plot import draw_scores
+    from mexma_cli.text.identify import identifier
+    from mexma_cli.text.repair import repair
 
     loaded = SentenceEncoder.load(encoder)
     loaded.embed(["Hola.", "Buenos días."])
@@ -76,28 +122,69 @@ def _use(encoder: str) -> None:
         loaded.save(f"{folder}/encoder")
         draw_scores(Path(folder, "scores.png"), np.ones(2), np.ones(2), 1.0, "Scores")
     vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+    model = identifier("py3langid")
+    assert model is not None
+    model.identify(["Esto es una frase en español, y otra más."])
+    repair(["caf\u00c3\u00a9 &amp; t\u00e9"], Counter())
     match(knn(vectors, vectors[::-1].copy(), 4), "ratio", "max")
 
 
-def _run(job: dict[str, Any]) -> dict[str, Any]:
-    """How a command ended, as `running.Ended` has it."""
-    said = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - the child writes there
-    child = os.fork()
-    if child == 0:
-        _child(job, [file.fileno() for file in said])
-    began, own, peak, why = time.monotonic(), _megabytes(os.getpid()), 0, ""
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        time.sleep(0.002)
-        peak, seconds = max(peak, _megabytes(child) - own), time.monotonic() - began
-        if not why and (seconds > job["seconds"] or peak > job["megabytes"]):
-            why = f"{peak} MB" if peak > job["megabytes"] else f"{seconds:.0f} s"
-            os.kill(child, signal.SIGKILL)
-    left = _session(child)
-    for process in left:
-        os.kill(process, signal.SIGKILL)
-    out, err = (_read(file) for file in said)
-    code = os.waitstatus_to_exitcode(ended[1])
-    return {"code": code, "out": out, "err": err, "beyond": why, "left": len(left)}
+def _run(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """How a command ended, as `running.Ended` has it; and one that ran beside it, if there is one.
+
+    Of two, the first stops itself at an operation; then the second runs to its end, or to an operation of its
+    own at which it stops until the first has ended, or until it has waited for the first for a moment.
+    """
+    first = _Run(job)
+    if job["beside"] is None:
+        return [first.end()]
+    first.until_it_rests(math.inf)
+    second = _Run(job | job["beside"])
+    second.until_it_rests(job["patience"])
+    first.go_on()
+    ended = first.end()
+    second.go_on()
+    return [ended, second.end()]
+
+
+class _Run:
+    """A command in a child of this process."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job, self._said = job, [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - it writes there
+        self._child = os.fork()
+        if self._child == 0:
+            _child(job, [file.fileno() for file in self._said])
+        self._began, self._own, self._code, self._why = time.monotonic(), _megabytes(os.getpid()), None, ""
+
+    def until_it_rests(self, seconds: float) -> None:
+        """Wait until it has ended, or has stopped itself, or for so long."""
+        limit, until = self._job["megabytes"], time.monotonic() + seconds
+        while self._code is None and time.monotonic() < until:
+            found, status = os.waitpid(self._child, os.WNOHANG | os.WUNTRACED)
+            if found and os.WIFSTOPPED(status):
+                return
+            if found:
+                self._code = os.waitstatus_to_exitcode(status)
+                return
+            time.sleep(0.002)
+            peak, took = _megabytes(self._child) - self._own, time.monotonic() - self._began
+            if not self._why and (took > self._job["seconds"] or peak > limit):
+                self._why = f"{peak} MB" if peak > limit else f"{took:.0f} s"
+                os.kill(self._child, signal.SIGKILL)
+
+    def go_on(self) -> None:
+        if self._code is None:
+            os.kill(self._child, signal.SIGCONT)
+
+    def end(self) -> dict[str, Any]:
+        """Wait for its end."""
+        self.until_it_rests(math.inf)
+        left = _session(self._child)
+        for process in left:
+            os.kill(process, signal.SIGKILL)
+        out, err = map(_read, self._said)
+        return {"code": self._code, "out": out, "err": err, "beyond": self._why, "left": len(left)}
 
 
 def _child(job: dict[str, Any], said: list[int]) -> NoReturn:
@@ -115,11 +202,11 @@ def _child(job: dict[str, Any], said: list[int]) -> NoReturn:
         torch.set_num_threads(job["threads"])
         fault_arm = ctypes.CDLL(None).fault_arm
         fault_arm.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
+        if job["headroom"] is not None:
+            top = int((_megabytes(os.getpid(), 0) + 1 + job["headroom"]) * (1 << 20))
+            resource.setrlimit(resource.RLIMIT_AS, (top, top))
         fault_arm(os.fsencode(job["folder"]), job["fault"], job["at"], job["signal"], job["log"].encode())
-        cli.main(job["words"], prog_name="mexma")
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        code = _in_process(job["words"])
     except BaseException:
         traceback.print_exc()
     finally:
@@ -134,10 +221,10 @@ def _read(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def _megabytes(process: int) -> int:
-    """What it holds in memory."""
+def _megabytes(process: int, which: int = 1) -> int:
+    """What it holds in memory; with `which` 0 its address space."""
     try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize() >> 20
+        return int(Path(f"/proc/{process}/statm").read_text().split()[which]) * resource.getpagesize() >> 20
     except (OSError, IndexError):
         return 0
 
