@@ -6,16 +6,24 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from mexma_cli.errors import MexmaError, require
-from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format, pair_of
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, bitext_format, pair_of
+from mexma_cli.text.compression import check_ratio
 from mexma_cli.text.temporary import temporary_space
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 _ROWS = 1 << 16
+_TEXT = 16 << 20
+"""Bytes of text that become Python's strings together, or one row."""
+_VALUE = 16
+"""Bytes of any value in memory, at least."""
+_TEXTS = ["source", "target"]
 
 
 @bitext_format
@@ -70,23 +78,83 @@ def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:
     with tempfile.TemporaryFile() as copy, temporary_space():  # the end of a file says where its columns are
         for piece in pieces:
             copy.write(piece)
+        packed, size = copy.tell(), 0
         try:
-            with closing(ParquetFile(copy)) as file:
-                names = set(file.schema_arrow.names)
-                if not {"source", "target"} <= names:
-                    raise MexmaError(
-                        f"{where} has no columns source and target", f"it has {', '.join(names)}"
-                    )
-                for batch in file.iter_batches(batch_size=_ROWS):
-                    for row in batch.to_pylist():
-                        known = {
-                            name: known
-                            for name, value in row.items()
-                            if (known := _known(name, value)) is not None
-                        }
-                        yield pair_of(known, str(row["source"] or ""), str(row["target"] or ""))
-        except ArrowException as error:
+            names = _columns(ParquetFile(copy).schema_arrow, where)
+            # Texts that repeat stay numbers of a dictionary, until it is known how much text they are.
+            with closing(ParquetFile(copy, read_dictionary=_TEXTS)) as file:
+                check_ratio(_stated_size(file.metadata), packed, where)
+                for batch in file.iter_batches(batch_size=_ROWS, columns=names):
+                    for part in _parts(batch):
+                        size += part.text
+                        check_ratio(size, packed, where)
+                        for row in batch.slice(part.first, part.rows).to_pylist():
+                            known = {
+                                name: known
+                                for name, value in row.items()
+                                if (known := _known(name, value)) is not None
+                            }
+                            yield pair_of(known, row["source"] or "", row["target"] or "")
+        except (ArrowException, UnicodeDecodeError) as error:
             raise MexmaError(f"{where} is damaged: {error}") from None
+        except OSError as error:
+            if error.errno is not None:
+                raise  # the disk failed, not the file
+            raise MexmaError(f"{where} is damaged: {error}") from None
+
+
+def _columns(schema: Any, where: str) -> list[str]:
+    """The columns that are read, of which two have to be text."""
+    from pyarrow import types
+
+    if not set(_TEXTS) <= set(schema.names):
+        raise MexmaError(f"{where} has no columns source and target", f"it has {', '.join(schema.names[:9])}")
+    for name in _TEXTS:
+        if schema.names.count(name) > 1:
+            raise MexmaError(f"{where} has several columns {name}", "give them different names")
+        kind = schema.field(name).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+            raise MexmaError(f"{where}: the column {name} is {kind}, and no text", "store it as strings")
+    fields = {*MinedPair._fields, *AlignedPair._fields}
+    return [name for name in schema.names if name in fields]
+
+
+def _stated_size(metadata: Any) -> int:
+    """Bytes of the columns before they are expanded, or `_VALUE` for each value if that is more."""
+    groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
+    values = sum(group.column(at).num_values for group in groups for at in range(group.num_columns))
+    return max(_VALUE * values, sum(group.total_byte_size for group in groups))
+
+
+class _Part(NamedTuple):
+    """Rows of a batch that may be in memory as Python's strings, and the bytes of their text."""
+
+    first: int
+    rows: int
+    text: int
+
+
+def _parts(batch: Any) -> Iterator[_Part]:
+    sizes = sum(_lengths(batch.column(batch.schema.get_field_index(name))) for name in _TEXTS)
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(ends):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _TEXT, side="right")))
+        yield _Part(first, last - first, int(ends[last - 1]) - before)
+        first = last
+
+
+def _lengths(column: Any) -> np.ndarray:
+    """Bytes of each text of a column, int64 [rows]."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        found = compute.binary_length(column.dictionary).take(column.indices)
+    else:
+        found = compute.binary_length(column)
+    return np.asarray(compute.fill_null(found, 0), dtype=np.int64)
 
 
 def _known(name: str, value: Any) -> Any:

@@ -17,8 +17,8 @@ from xml.parsers import expat
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format, pair_of
-from mexma_cli.formats.tsv import parsed, shown
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, bitext_format, pair_of
+from mexma_cli.formats.tsv import parsed, shortened, shown
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.text.lines import LINE_LIMIT
 
@@ -29,8 +29,24 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 _CODES = ("bpt", "ept", "ph", "it", "ut")
 """Elements in a segment whose text is formatting, and none of the sentence."""
 _STEP = 1 << 16
+_LONGEST = 16 << 20
+"""Bytes in which a unit ends: expat holds what has begun, and looks at it again and again."""
+_DEEPEST = 100
+"""Elements around one; expat remembers all that are open."""
+_LANGUAGES = 1000
+"""Languages in a unit, and those that a message may name."""
+_DECLARED = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'<>]*)[\"']")
+_EXPATS = frozenset({"utf-8", "utf-16", "iso8859-1", "ascii"})
+"""The encodings that expat knows itself, as Python calls them."""
+_NO_CHARSETS = frozenset({"charmap", "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Python's codecs of text in which no document is."""
 DIGITS = 6
 _UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
+
+
+_START = 1 << 10
+"""Bytes that hold the declaration of a document."""
+_FIELDS = frozenset({*MinedPair._fields, *AlignedPair._fields}) - {"source", "target"}
 
 
 @bitext_format
@@ -103,8 +119,11 @@ class _Reader:
         self._properties: dict[str, Any] = {}
         self._language = self._property = self._root = ""
         self._text: list[str] | None = None  # of the segment or property that is open
-        self._length = self._codes = 0
-        self._parser = parser = expat.ParserCreate()
+        self._length = self._codes = self._depth = 0
+        self._parser: Any = None
+
+    def _begin(self, encoding: str | None) -> None:
+        self._parser = parser = expat.ParserCreate(encoding)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
@@ -113,19 +132,60 @@ class _Reader:
 
     def pairs(self, pieces: Iterable[bytes]) -> Iterator[Pair]:
         """All pairs; `languages` are known from the first one on."""
-        steps = (piece[at : at + _STEP] for piece in pieces for at in range(0, len(piece), _STEP))
-        for step in chain(steps, [None]):
+        read = 0
+        for step in chain(self._steps(iter(pieces)), [None]):
+            read = 0 if self._found else read + len(step or b"")
+            if read > _LONGEST:
+                self._fail(f"no unit ends in the next {_LONGEST >> 20} MiB", "is it a TMX, and whole?")
+            self._found.clear()
             try:
                 self._parser.Parse(step or b"", step is None)
             except expat.ExpatError as error:
                 self._fail(f"not well-formed XML: {expat.errors.messages[error.code]}")
             yield from self._found
-            self._found.clear()
         if self._units and not self._whole:
             self._fail(
                 f"no unit has both {' and '.join(self.languages)}; there are {', '.join(self._seen)}",
                 "state two of these with --source-lang and --target-lang",
             )
+
+    def _steps(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The document in small steps, in an encoding that expat knows."""
+        start = b""
+        while len(start) < _START and b"?>" not in start and (piece := next(pieces, b"")):
+            start += piece
+        pieces = chain([start], pieces)
+        declared = _DECLARED.match(start.removeprefix(codecs.BOM_UTF8))
+        decoder = self._decoder(declared[1].decode("latin-1")) if declared else None
+        self._begin("utf-8" if decoder else None)
+        for piece in pieces:
+            for at in range(0, len(piece), _STEP):
+                step = piece[at : at + _STEP]
+                yield self._decoded(decoder, step) if decoder else step
+        if decoder:
+            yield self._decoded(decoder, b"", final=True)
+
+    def _decoder(self, encoding: str) -> codecs.IncrementalDecoder | None:
+        """What decodes an encoding that expat does not know."""
+        try:
+            found = codecs.lookup(encoding)
+            if found.name in _EXPATS:
+                return None
+            if found._is_text_encoding and found.name not in _NO_CHARSETS:
+                return codecs.getincrementaldecoder(encoding)()
+        except (LookupError, ValueError):  # also a name with a NUL
+            pass
+        raise MexmaError(
+            f"{self._where}: no encoding is known that is called {shortened(encoding)}", "convert it to UTF-8"
+        )
+
+    def _decoded(self, decoder: codecs.IncrementalDecoder, step: bytes, final: bool = False) -> bytes:
+        try:
+            return decoder.decode(step, final).encode("utf-8")
+        except UnicodeError as error:
+            raise MexmaError(
+                f"{self._where} is not in the encoding that it states: {error}", "state the right one"
+            ) from None
 
     def _fail(self, message: str, hint: str | None = None) -> NoReturn:
         raise MexmaError(f"{self._where}, line {self._parser.CurrentLineNumber}: {message}", hint)
@@ -134,6 +194,9 @@ class _Reader:
         self._fail(f"the entity &{name}; is not one of XML's own, and others are not read")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail(f"elements inside of more than {_DEEPEST} others", "is it a TMX?")
         if not self._root:
             self._root = name
             if name != "tmx":
@@ -159,19 +222,24 @@ class _Reader:
         self._text.append(text)
 
     def _end(self, name: str) -> None:
+        self._depth -= 1
         if name in _CODES:
             self._codes -= 1
         elif name in ("seg", "prop") and self._text is not None:
             text, self._text = "".join(self._text), None
             if name == "seg":
                 self._segments.setdefault(self._language, text)
-            elif self._property.startswith("x-"):
-                field = self._property[2:].replace("-", "_")
-                self._properties[field] = parsed(field, text)
+                if len(self._segments) > _LANGUAGES:
+                    self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
+            else:
+                field = self._property.removeprefix("x-").replace("-", "_")
+                if field in _FIELDS and self._property.startswith("x-"):
+                    self._properties[field] = parsed(field, text)
         elif name == "tuv":
             self._language = ""
         elif name == "tu":
-            self._seen |= dict.fromkeys(self._segments)
+            if len(self._seen) < _LANGUAGES:
+                self._seen |= dict.fromkeys(self._segments)
             self._units += 1
             if UNSTATED in self.languages:
                 self._choose()

@@ -8,7 +8,7 @@ import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from xopen import xopen
 
@@ -17,9 +17,11 @@ from mexma_cli.errors import MexmaError
 BLOCK = 1 << 20
 """Bytes of text that are in memory at a time, however few packed ones they come from."""
 _STEP = 1 << 10  # in four bytes zst has at most 128 KiB, so that a step gives at most 32 MiB
+_AHEAD = 16 << 10
+"""Bytes that a decompressor may take at a time: of gz they give at most 16 MiB."""
 _XZ_MEMORY = 256 << 20  # `xz -9` takes 65 MiB to unpack
-_RATIO, _SPARED = 1000, 64 << 20
-"""Text is not packed to less than a thousandth; the first bytes may be, as in a file of equal lines."""
+_RATIO, _SPARED = 500, 16 << 20
+"""Text is not packed to less than a five-hundredth; the first bytes may be, as in a file of equal lines."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,9 @@ def decompressed(file: io.BufferedReader, compression: Compression, where: str) 
     """The text of a compressed file in blocks of at most `BLOCK` bytes.
 
     Raises:
-        MexmaError: It is damaged or cut short, or its text is over 64 MiB and a thousand times as large as
-            the file.
+        MexmaError: It is damaged or cut short, or as `check_ratio`.
     """
-    pieces = _gathered(_unpacked(file, compression, where))
+    pieces = _gathered(_checked(file, compression, where))
     while True:
         try:
             piece = next(pieces, b"")
@@ -132,31 +133,59 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _unpacked(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
+def check_ratio(size: int, packed: int, where: str) -> None:
+    """Refuse a text of `size` bytes that is packed into so few that it can be none.
+
+    Raises:
+        MexmaError: It has more than 16 MiB, and more than 500 bytes a packed one.
+    """
+    if size > max(_SPARED, _RATIO * packed):
+        raise MexmaError(
+            f"{where} is no text: over {size >> 20:,} MiB are packed into {packed:,} bytes",
+            "if it is meant, unpack it first",
+        )
+
+
+class _Counted(io.RawIOBase):
+    """A file, and how many bytes of it were read."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self.count = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        read = self._file.readinto1(memoryview(buffer)[:_AHEAD])
+        self.count += read
+        return read
+
+
+def _checked(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
+    counted, size = _Counted(file), 0
+    for piece in _unpacked(counted, compression):
+        size += len(piece)
+        check_ratio(size, counted.count, where)
+        yield piece
+
+
+def _unpacked(file: io.RawIOBase, compression: Compression) -> Iterator[bytes]:
     """Decompress frame after frame.
 
     Unlike the libraries' own readers this notices a zst file that is cut short, and bytes after xz or bz2
     data that belong to no frame.
     """
     if compression.decompressor is None:
-        with xopen(file, "rb", threads=0, format=compression.name) as unpacked:
+        with xopen(cast(IO[bytes], file), "rb", threads=0, format=compression.name) as unpacked:
             while piece := unpacked.read(BLOCK):
                 yield piece
         return
-    frame, read, size = None, 0, 0
+    frame = None
     while packed := file.read(_STEP):
-        read += len(packed)
         # Zeros may fill a file up after a frame; none begins with one.
         while packed := packed if frame else packed.lstrip(b"\0"):
             frame = frame or compression.decompressor()
-            for piece in _steps(frame, packed):
-                size += len(piece)
-                if size > max(_SPARED, _RATIO * read):
-                    raise MexmaError(
-                        f"{where} is no text: over {size >> 20:,} MiB are packed into {read:,} bytes",
-                        "if it is meant, unpack it first",
-                    )
-                yield piece
+            yield from _steps(frame, packed)
             packed = frame.unused_data if frame.eof else b""
             if frame.eof:
                 frame = None

@@ -10,6 +10,8 @@ from mexma_cli.errors import require
 
 RUN = 5
 """Characters of the runs that sentences are compared by."""
+_LOOKED_AT = 1 << 16
+"""Characters of a sentence that are compared; nobody writes so long a one."""
 HASHES = 128
 _SEED = 42
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -57,7 +59,7 @@ class Signatures:
 
 def _runs(sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Hashes of all runs of `RUN` characters, uint64; where those of each sentence begin, and the end."""
-    padded = [sentence.casefold().ljust(RUN) for sentence in sentences]
+    padded = [sentence[:_LOOKED_AT].casefold().ljust(RUN) for sentence in sentences]
     points = np.frombuffer("".join(padded).encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
     hashes = np.zeros(len(points) - RUN + 1, dtype=np.uint64)
     for place in range(RUN):

@@ -164,3 +164,20 @@ def test_memory_does_not_grow_with_the_document() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20 < len(unit) * 4999
+
+
+def test_an_encoding_that_expat_lacks_is_decoded() -> None:
+    text = units(tuv("ru", "Дом у реки.") + tuv("en", "A house by the river."))
+    text = f'<?xml version="1.0" encoding="{{}}"?>\n{text.partition("?>")[2] or text}'
+    for encoding in ("koi8-r", "windows-1251", "cp866"):
+        *_, pair = read(text.format(encoding).encode(encoding), ("rus_Cyrl", "eng_Latn"))
+        assert (pair.source, pair.target) == ("Дом у реки.", "A house by the river.")
+    with pytest.raises(MexmaError, match="no encoding is known that is called 'klingon'"):
+        read(text.format("klingon").encode(), ("rus_Cyrl", "eng_Latn"))
+
+
+@pytest.mark.parametrize("begun", ["<!-- ", "<tu><note>", "<tu><tuv xml:lang='en'><prop>"])
+def test_nothing_without_an_end_is_held(begun: str) -> None:
+    pieces = chain([f"<tmx><header/><body>{begun}".encode()], repeat(b"x " * (1 << 20), 40))
+    with pytest.raises(MexmaError, match=r"no unit ends in the next 16 MiB|over"):
+        list(Tmx().read_bytes(pieces, "a.tmx", ("en", "fr"))[1])

@@ -1,0 +1,41 @@
+"""Parquet of other programs: what is no text, or far more text than the file can hold, is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.parquet import Parquet
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def read(path: Path) -> list[tuple[str, str]]:
+    _, pairs = Parquet().read_bytes(iter([path.read_bytes()]), "x.parquet", ("und", "und"))
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+def test_texts_come_as_they_are(tmp_path: Path) -> None:
+    table = pa.table({"source": ["eins", None, "drei"], "target": ["one", "two", None], "x": [1, 2, 3]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [("eins", "one"), ("", "two"), ("drei", "")]
+
+
+def test_a_column_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"source": [b"\xff"], "target": ["one"]}), tmp_path / "a.parquet")
+    with pytest.raises(MexmaError, match="the column source is binary, and no text"):
+        read(tmp_path / "a.parquet")
+
+
+def test_a_dictionary_that_becomes_gigabytes_is_refused(tmp_path: Path) -> None:
+    long = pa.array(["x" * (1 << 20)])
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2048, pa.int32()), long)
+    parquet.write_table(
+        pa.table({"source": texts, "target": texts}), tmp_path / "a.parquet", compression="zstd"
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
+    with pytest.raises(MexmaError, match=r"x\.parquet is no text: over .* are packed into"):
+        read(tmp_path / "a.parquet")
