@@ -535,7 +535,7 @@ shards/all.emb
         merge opens/shards/spa.00001-of-00003.emb opens/shards/spa.00002-of-00003.emb \
 opens/shards/spa.00003-of-00003.emb -o opens/all.emb
         embed --lang spa text/few.spa -o opens/shards/some.emb --append
-        search text/few.spa opens/convert/npy.emb
+        search opens/convert/npy.emb opens/convert/spa.emb
         train train-mexma/recipe.yaml --set data.store=opens/train-mexma/data --set run=opens/run
         project opens/embed/spa.emb --with opens/maps-meat/run -o opens/meaning.emb
         embed --model opens/train-mexma/run text/few.spa -o opens/trained.emb
