@@ -53,7 +53,7 @@ TIMED = re.compile(
 OWN = {"units", "logs", "checkpoints", "files.json", "status.json", "cache", "training.json", "text.json"}
 """Names of what a program keeps for itself."""
 PAGES = {".html", ".svg", ".png", ".pdf"}
-MANIFESTS = {"manifest.json", "checkpoint.json"}
+MANIFESTS = {"manifest.json", "checkpoint.json", "checksums.json"}
 SAID = {"rows", "dim", "dtype", "language", "fingerprint", "content", "k", "index", "recall", "normalised",
         "truncated", "empty", "pairs", "read", "kept", "source_language", "target_language"}  # fmt: skip
 """Keys of manifests whose values must be in the new manifest, too, wherever it has them."""
