@@ -91,8 +91,9 @@ static void note(const char *name, const char *path, const char *other, long pla
     if (journal < 0 || !below(path) || strstr(path, " (deleted)")) return;
     char line[2 * PATH_MAX + 99];
     int length = snprintf(line, sizeof line, "%s\t%s\t%s\t%ld\t%zu\n", name, path, other, place, size);
-    if (REAL(write)(journal, line, length) != length) abort();
-    if (size && REAL(write)(journal, data, size) != (ssize_t)size) abort();
+    /* In one call, which nothing that another thread or process appends comes into. */
+    struct iovec parts[] = {{line, length}, {(void *)data, size}};
+    if (REAL(writev)(journal, parts, 2) != length + (ssize_t)size) abort();
 }
 
 /* Note a file that came from elsewhere as one that was written here. */
