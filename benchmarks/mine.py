@@ -85,10 +85,11 @@ def ours(x: np.ndarray, y: np.ndarray, k: int, folder: Path) -> tuple[float, np.
 def with_index(
     x: np.ndarray, y: np.ndarray, k: int, index: str, recall: float, folder: Path
 ) -> tuple[float, np.ndarray]:
-    from mexma_cli.knn.approximate import IndexSettings, ann
+    from mexma_cli.knn.approximate import ann
+    from mexma_cli.settings.knn import SearchSettings
 
     began = time.perf_counter()
-    found = ann(x, y, k, IndexSettings(index, recall)).neighbours
+    found = ann(x, y, k, SearchSettings(index=index, recall=recall)).neighbours
     return finished(began, found, folder / "approximate")
 
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,38 +21,19 @@ import numpy as np
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, find_effort
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.faiss_index import SideIndex, choose, with_threads
+from mexma_cli.knn.faiss_index import SEED, SideIndex, choose, with_threads
 from mexma_cli.knn.index_search import Best, Direction
 from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, unpack
 from mexma_cli.knn.sides import Side, VectorSource
 from mexma_cli.numerics.devices import pick_device
+from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.text.amounts import size
 
 _WORKING = 4 << 30  # bytes, if there is no limit
 _OVERHEAD = 64 << 20  # bytes for samples and for faiss itself
 _LEAST = 32 << 20
-
-
-@dataclass(frozen=True)
-class IndexSettings:
-    """How indexes are made and searched."""
-
-    index: str = "auto"
-    """What `faiss.index_factory` takes, for inner products of unit vectors, or "auto": by the number of rows,
-    from `faiss_index.SIZES`, or none for `faiss_index.EXACT_PAIRS` and fewer. A sample of the rows trains it.
-    """
-    recall: float = 0.95
-    """The share of the neighbours to find. The search effort (nprobe, the number of lists that are searched;
-    efSearch of an HNSW graph) begins small and is doubled until a sample has that share, or half of the lists
-    are searched. 1.0: as much as the index can find."""
-    memory: int | None = None
-    """Bytes that the search may take, x and y not counted. The results are taken off first. An index that
-    needs more than half of the rest is cut into parts, which lie in temporary files and are loaded in turn.
-    None: no limit."""
-    seed: int = 42
-    """Of the samples and of the training."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +84,7 @@ def ann(
     x: np.ndarray | VectorSource,
     y: np.ndarray | VectorSource,
     k: int,
-    settings: IndexSettings | None = None,
+    settings: SearchSettings = SearchSettings(index="auto"),
     *,
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
@@ -112,11 +93,16 @@ def ann(
 ) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
 
-    The same seed and memory give the same result for indexes with lists; graphs of all rows (HNSW) that more
+    The same memory gives the same result for indexes with lists; graphs of all rows (HNSW) that more
     than one thread builds differ a little from run to run.
 
     Args:
         x, y, k, keep_x, keep_y: As for `exact.knn`.
+        settings: The search effort (nprobe, the number of lists that are searched; efSearch of an HNSW graph)
+            begins small and is doubled until a sample has the `recall`, or half of the lists are searched;
+            1.0: as much as the index can find. `memory` is what the search may take, x and y not counted: the
+            results are taken off first, and an index that needs more than half of the rest is cut into parts,
+            which lie in temporary files and are loaded in turn.
         journal: Keeps the indexes and the results so far, and gives them back to the next run of the same
             search, which goes on with the memory of the first run.
         on_progress: Called with (rows done, rows in all), where a row counts once when it is put into an
@@ -130,11 +116,10 @@ def ann(
         MexmaError: faiss does not know the index, there are too few rows to train it, or no such device.
         TooLittleMemory: It cannot be done in that much memory.
         TooLittleRecall: The index cannot find that much.
-        ValueError: As for `knn`; `recall` not in (0, 1].
+        ValueError: As for `knn`.
     """
-    settings = settings or IndexSettings()
-    if k < 1 or not 0 < settings.recall <= 1:
-        raise ValueError(f"k must be at least 1 and recall between 0 and 1, not {k} and {settings.recall}")
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
     pick_device("auto")  # refused now, not when the indexes are built
     left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
@@ -153,7 +138,7 @@ def ann(
         exact = DirectionReport("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
         return ApproximateNeighbours(found, exact, exact)
     if journal is not None and "memory" in journal.facts:
-        settings = replace(settings, memory=journal.facts["memory"])
+        settings = settings.but(memory=journal.facts["memory"])
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
     files = nullcontext(journal.folder) if journal else tempfile.TemporaryDirectory(prefix="mexma-")
     with with_threads(), files as folder:
@@ -164,7 +149,7 @@ def _approximate(
     left: Side,
     right: Side,
     k: int,
-    settings: IndexSettings,
+    settings: SearchSettings,
     folder: Path,
     journal: Journal | None,
     progress: Callable[[int], None],
@@ -177,7 +162,7 @@ def _approximate(
     indexes = []
     for name, side in (("y", right), ("x", left)):
         factory = choose(len(side), side.dim) if settings.index == "auto" else settings.index
-        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", settings.seed, journal))
+        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", SEED, journal))
         if journal is not None:
             journal.note(memory=settings.memory)
     for built in indexes:
@@ -204,7 +189,7 @@ def _approximate(
 
 
 def _effort(
-    ahead: Direction, back: Direction, k: int, settings: IndexSettings, journal: Journal | None
+    ahead: Direction, back: Direction, k: int, settings: SearchSettings, journal: Journal | None
 ) -> Effort:
     """Find the search effort that the recall needs, or take what an earlier run of this search found."""
     known = journal.facts.get("searched") if journal else None
@@ -213,7 +198,7 @@ def _effort(
         ahead.index.effort, back.index.effort = effort.parameters
         return effort
     began = time.monotonic()
-    effort = find_effort(ahead, back, k, settings.recall, settings.seed)
+    effort = find_effort(ahead, back, k, settings.recall, SEED)
     if journal is not None:
         journal.note(began, searched=asdict(effort))
     return effort

@@ -44,6 +44,8 @@ sentence vectors that finds as much as 8-bit scalar codes do, two to four times 
 hits as wanted are scored again. Up to 10,000 rows, the rows themselves (Flat) are as good.
 """
 
+SEED = 42
+"""Of the samples and of the training."""
 EXACT_PAIRS = 300_000**2
 """Rows of one side times rows of the other up to which `auto` is the exact search: with 256
 dimensions it takes no longer (at 500,000 a side it takes 1.4 times as long as finding 96 % does)."""

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from mexma_cli.knn import small
-from mexma_cli.knn.approximate import IndexSettings, ann
+from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.arithmetic import FLOAT32
 from mexma_cli.knn.exact import knn
+from mexma_cli.settings.knn import SearchSettings
 from tests.knn.searching import same, with_arithmetic
 
 pytestmark = [
@@ -49,5 +50,5 @@ def test_finds_what_a_processor_finds(
 @pytest.mark.parametrize("index", ["IVF256,SQ8", "IVF256,PQ32x4fs"])
 def test_faiss_finds_as_much_there(index: str) -> None:
     """faiss has no 4-bit codes on a GPU: those are searched on the processor."""
-    found = ann(*sides(30_000, 128), 8, IndexSettings(index, recall=0.9))
+    found = ann(*sides(30_000, 128), 8, SearchSettings(index=index, recall=0.9))
     assert found.recall > 0.88

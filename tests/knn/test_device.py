@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import arithmetic
-from mexma_cli.knn.approximate import IndexSettings, ann
+from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, choose_arithmetic
 from mexma_cli.knn.blocks import Block, Frame, block
 from mexma_cli.knn.device import Device, _cuts
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.precisions import computing_on
+from mexma_cli.settings.knn import SearchSettings
 from tests.knn.searching import DEVICE
 
 
@@ -95,7 +96,7 @@ def test_a_search_runs_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> N
         with computing_on("cpu"):
             assert choose_arithmetic(work, 1024, lambda kind: 0.0).device is None
     x = np.eye(3, dtype=np.float32)
-    for search in (lambda: knn(x, x, 1), lambda: ann(x, x, 1, IndexSettings("Flat"))):
+    for search in (lambda: knn(x, x, 1), lambda: ann(x, x, 1, SearchSettings(index="Flat"))):
         with computing_on("cuda:2"), pytest.raises(MexmaError, match="no device 'cuda:2' on this machine"):
             search()
 

@@ -5,17 +5,18 @@ import numpy as np
 import pytest
 
 from mexma_cli.knn import faiss_index, sharded
-from mexma_cli.knn.approximate import ApproximateNeighbours, IndexSettings, ann
+from mexma_cli.knn.approximate import ApproximateNeighbours, ann
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import Parts
 from mexma_cli.knn.index_search import Direction
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Window, merged, neighbours_in
+from mexma_cli.settings.knn import SearchSettings
 from tests.knn.searching import Source, same
 from tests.knn.test_tiled import spans
 
-SETTINGS = IndexSettings("IVF32,PQ8x4fs", recall=0.3)
+SETTINGS = SearchSettings(index="IVF32,PQ8x4fs", recall=0.3)
 K = 6
 
 Sides = tuple[np.ndarray, np.ndarray]
@@ -62,7 +63,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
     ]
     indexes = []
     for side, own in zip(whole, pieces, strict=True):
-        trained = faiss_index.train(side, SETTINGS.index, SETTINGS.seed)
+        trained = faiss_index.train(side, SETTINGS.index, faiss_index.SEED)
         index = Parts(SETTINGS.index, trained)
         for piece in own:
             first = sum(part.ntotal for _, part in index.held)
@@ -70,7 +71,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
             list(faiss_index.add(index.held[-1][1], piece, 0, len(piece)))
         indexes.append(index)
     directions = Direction(*whole, indexes[1]), Direction(*whole[::-1], indexes[0])
-    effort = find_effort(*directions, K, SETTINGS.recall, SETTINGS.seed)
+    effort = find_effort(*directions, K, SETTINGS.recall, faiss_index.SEED)
     assert effort.recall == (wanted.forward.recall, wanted.backward.recall) and max(effort.recall) < 0.99
 
     ahead, back = (

@@ -49,7 +49,13 @@ def test_keywords_of_python() -> None:
     assert (found.threshold, found.memory, found.margin, found.k) == (float("-inf"), 8 * 10**9, "distance", 4)
     with pytest.raises(TypeError, match=r"unknown setting 'treshold'; there are: .*, threshold,"):
         MineSettings.of({"treshold": 1})
-    for name, value in (("margin", "cosine"), ("k", 0), ("threshold", float("nan")), ("memory", "lots")):
+    for name, value in (
+        ("margin", "cosine"),
+        ("k", 0),
+        ("recall", 1.5),
+        ("threshold", float("nan")),
+        ("memory", "lots"),
+    ):
         with pytest.raises(MexmaError, match=f"`{name}`: "):
             MineSettings.of({name: value})
     with pytest.raises(MexmaError, match="`auto` has to be looked up"):

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.knn.approximate import IndexSettings, ann
+from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8
 from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.sweep import Sweep
+from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
@@ -72,7 +73,7 @@ def _search() -> None:
 
 
 def _search_index() -> None:
-    ann(*_sides(), _K, IndexSettings("IVF2,Flat", 0.1))
+    ann(*_sides(), _K, SearchSettings(index="IVF2,Flat", recall=0.1))
 
 
 def _train() -> None:

@@ -186,11 +186,11 @@ def _approximate(
     options: dict[str, Any],
 ) -> SearchResult:
     """`search` by an index, in so many bytes of memory; `options` are those of `knn`."""
-    from mexma_cli.knn.approximate import IndexSettings, ann
+    from mexma_cli.knn.approximate import ann
     from mexma_cli.knn.effort import TOLERATED, TooLittleRecall
 
     try:
-        near = ann(*stores, k, IndexSettings(settings.index, settings.recall, memory), **options)
+        near = ann(*stores, k, settings.but(memory=memory), **options)
     except TooLittleRecall:
         if options["journal"] is not None:
             options["journal"].forget()

@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.knn import faiss_index, sharded
-from mexma_cli.knn.approximate import IndexSettings
 from mexma_cli.knn.effort import find_effort
-from mexma_cli.knn.faiss_index import Parts, read_index, with_threads, write_index
+from mexma_cli.knn.faiss_index import SEED, Parts, read_index, with_threads, write_index
 from mexma_cli.knn.index_search import Direction
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
 from mexma_cli.stages.knn.tiles import read_rows, save
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-
-_SEED = IndexSettings.seed
 
 
 def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
@@ -38,7 +35,7 @@ def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> 
     side = Side(store, read_rows(rows, store, Span(0, store.rows)))
     factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
     with with_threads():
-        write_index(faiss_index.train(side, factory, _SEED), output)
+        write_index(faiss_index.train(side, factory, SEED), output)
     return factory
 
 
@@ -106,7 +103,7 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
     left, right = source.side(), target.side()
     ahead, back = Direction(left, right, target.parts()), Direction(right, left, source.parts())
     with with_threads():
-        effort = find_effort(ahead, back, k, recall, _SEED)
+        effort = find_effort(ahead, back, k, recall, SEED)
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
 
 
