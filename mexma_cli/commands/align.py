@@ -13,7 +13,6 @@ import click
 from mexma_cli.commands.formats import chosen_format, format_epilog, format_options
 from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
 from mexma_cli.commands.options import (
-    EncoderChoice,
     document_option,
     document_pairs_option,
     encoder_options,
@@ -29,6 +28,7 @@ from mexma_cli.settings.align import AlignSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.align.align import AlignCounts
     from mexma_cli.stages.align.files import AlignJob
 

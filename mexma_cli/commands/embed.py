@@ -18,7 +18,8 @@ from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, summary_of
 from mexma_cli.commands.options import encoder_options, json_option, output_option, overwrite_option, part_of
 from mexma_cli.commands.progress import progress
-from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder, warn_of_cut
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.names import label_of

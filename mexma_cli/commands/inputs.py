@@ -13,7 +13,8 @@ from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.files import MANIFEST, resolved
-from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, is_text_of, open_inputs, open_store
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.stages.embed.inputs import is_store, is_text_of, open_inputs, open_store
 
 if TYPE_CHECKING:
     from tqdm import tqdm

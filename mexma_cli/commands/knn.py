@@ -14,7 +14,6 @@ import click
 from mexma_cli.commands.dry_run import print_estimate
 from mexma_cli.commands.inputs import check_inputs, command_line, opened, progress_bar
 from mexma_cli.commands.options import (
-    EncoderChoice,
     encoder_options,
     json_option,
     no_verify_option,
@@ -27,6 +26,7 @@ from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)

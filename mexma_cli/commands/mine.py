@@ -20,7 +20,6 @@ from mexma_cli.commands.inputs import (
     progress_bar,
 )
 from mexma_cli.commands.options import (
-    EncoderChoice,
     document_options,
     encoder_options,
     languages_option,
@@ -37,6 +36,7 @@ from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.mine import Mined
 

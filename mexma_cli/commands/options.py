@@ -6,20 +6,19 @@ import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from mexma_cli.commands.completion import CODE, ENCODER
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.lazy import SectionOption
 from mexma_cli.numerics.precisions import computing_on
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.knn import EXACT, SearchSettings
-from mexma_cli.settings.mine import SELECTION
-from mexma_cli.settings.score import SCORING
 from mexma_cli.store.arrays import unverified
+
+if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.knn import SearchSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,8 +28,8 @@ def section(name: str) -> Callable[..., Callable[[Command], Command]]:
     return functools.partial(click.option, cls=SectionOption, section=name)
 
 
-scoring_option = section(SCORING)
-selection_option = section(SELECTION)
+scoring_option = section("Scoring options")
+selection_option = section("Selection options")
 document_option = section("Document options")
 
 
@@ -121,6 +120,8 @@ def encoder_options(command: Command) -> Command:
 
     Searches that it makes use its device, too.
     """
+    from mexma_cli.commands.setting_options import options_of
+    from mexma_cli.settings.encoder import EncoderChoice
 
     @functools.wraps(command)
     def gathered(*, encoder: EncoderChoice, **options: Any) -> Any:
@@ -134,6 +135,8 @@ def encoder_options(command: Command) -> Command:
 
 def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
     """Add the options of settings of a search, which the command gets as `settings`, and --dry-run."""
+    from mexma_cli.commands.setting_options import options_of
+    from mexma_cli.settings.knn import EXACT
 
     def decorated(command: Command) -> Command:
         @functools.wraps(command)

@@ -12,7 +12,6 @@ import click
 
 from mexma_cli.commands.inputs import check_inputs, is_json, progress_bar, tsv_outputs
 from mexma_cli.commands.options import (
-    EncoderChoice,
     encoder_options,
     json_lines_option,
     languages_option,
@@ -27,6 +26,7 @@ from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.score.score import Scored
 
 log = logging.getLogger(__name__)

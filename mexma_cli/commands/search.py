@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +21,6 @@ from mexma_cli.commands.inputs import (
     tsv_outputs,
 )
 from mexma_cli.commands.options import (
-    EncoderChoice,
     encoder_options,
     json_lines_option,
     no_verify_option,
@@ -31,6 +31,9 @@ from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
+
+if TYPE_CHECKING:
+    from mexma_cli.settings.encoder import EncoderChoice
 
 log = logging.getLogger(__name__)
 

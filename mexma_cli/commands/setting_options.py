@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import click
 from click.core import ParameterSource
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from mexma_cli.lazy import SectionOption
 from mexma_cli.settings.section import Option, Section, explanation, in_words, option_of
@@ -117,6 +117,8 @@ class _Checked(click.ParamType):
         self._annotation = annotation
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from pydantic import TypeAdapter
+
         try:
             return TypeAdapter(self._annotation).validate_python(value)
         except ValidationError as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Self, get_args
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mexma_cli.errors import MexmaError
@@ -73,7 +72,13 @@ class Option:
 class Section(BaseModel):
     """A part of a recipe: frozen, and unknown keys are refused. The string below a field explains it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        allow_inf_nan=False,
+        defer_build=True,  # until something is validated: --help does not wait for it
+    )
 
     @classmethod
     def kinds(cls) -> dict[str, type[Section]]:
@@ -102,6 +107,8 @@ class Section(BaseModel):
 
     def to_yaml(self) -> str:
         """As the file in which it may stand; a whole recipe is kept so beside its output."""
+        import yaml
+
         raw = self.model_dump(mode="json", by_alias=True)
         return yaml.safe_dump(raw, sort_keys=False, allow_unicode=True)
 

@@ -30,6 +30,7 @@ from mexma_cli.formats.bitext import DEFAULT, formats
 from mexma_cli.formats.tsv import one_field
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.align.align import (
     AlignCounts,
     Aligned,
@@ -44,7 +45,7 @@ from mexma_cli.stages.align.align import (
 from mexma_cli.stages.align.find import find_documents
 from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
-from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, load_encoder_of
+from mexma_cli.stages.embed.inputs import Progress, load_encoder_of
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.files import agreed_language, tell_documents
 from mexma_cli.stages.mine.report import quantiles, versions

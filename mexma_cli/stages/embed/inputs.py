@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
-from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.encoder import Pooling
+    from mexma_cli.settings.encoder import EncoderChoice, Pooling
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import FileScan
 
@@ -40,6 +39,7 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
         MexmaError: As `SentenceEncoder.load`.
     """
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.settings.encoder import BUNDLED
 
     if choice.model is None:
         log.info(
@@ -70,6 +70,7 @@ def load_encoder_of(
     Raises:
         MexmaError: The stores are of another encoder.
     """
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.convert.convert import RAW_ENCODER
     from mexma_cli.store.comparable import check_encoder
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.embed.inputs import EncoderChoice
+from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.files import mine_files
