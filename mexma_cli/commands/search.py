@@ -31,6 +31,7 @@ from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
     from mexma_cli.settings.encoder import EncoderChoice
@@ -136,7 +137,7 @@ def _typed(
         raise click.UsageError(
             f"--query searches in a store: make one with `mexma embed {shlex.quote(str(path))}`."
         )
-    if not query.strip():
+    if is_blank(query):
         raise click.UsageError("--query is empty.")
     from mexma_cli.stages.search.search import lines_of, nearest_to_sentence
     from mexma_cli.text.writing import write_chunks

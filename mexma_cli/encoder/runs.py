@@ -17,6 +17,7 @@ from mexma_cli.encoder.model import bag
 from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.families import FIRST_ONLY
 from mexma_cli.languages import UNSTATED
+from mexma_cli.text.lines import is_blank
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """First sentences and numbers of sentences, int64 [R], to unit vectors of the runs, float32 [R, dim]."""
@@ -69,7 +70,7 @@ def is_bag(encoder: SentenceEncoder) -> bool:
 def stored_vectors(sentences: Sequence[str], vectors: np.ndarray) -> np.ndarray:
     """Sentences' vectors of a store, float32 [n, dim], with unit length, and zeros for blank ones: a copy."""
     found = _unit(vectors)
-    found[[not sentence or sentence.isspace() for sentence in sentences]] = 0
+    found[list(map(is_blank, sentences))] = 0
     return found
 
 

@@ -17,6 +17,7 @@ from mexma_cli.files import checksum_file, fsync_file, whole_file
 from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
+from mexma_cli.text.lines import is_blank
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors where a file cannot get a second name: another disk, another owner, or no links at all."""
@@ -119,7 +120,7 @@ class OpenShard:
         self.rows += len(vectors)
         if sentences is not None:
             assert not any("\n" in sentence for sentence in sentences), "a sentence is one line"
-            self.empty += sum(not sentence or sentence.isspace() for sentence in sentences)
+            self.empty += sum(map(is_blank, sentences))
             text = "".join(f"{sentence}\n" for sentence in sentences)
             self._files[1].write(self._packer.compress(text.encode("utf-8")))
 

@@ -24,6 +24,15 @@ _WRITTEN_IN = {
 """ISO 15924 codes that stand for several scripts of Unicode's, or with characters of another one."""
 
 
+INVISIBLE = (
+    r"\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Characters that nobody sees, for a class of a regular expression: white space, control characters, those of
+Unicode's property Default_Ignorable_Code_Point, marks of annotations, and the blank pattern of Braille."""
+
+
 class Characters:
     """The characters of N sentences, one behind the other, each sentence with a line end behind it.
 

@@ -9,6 +9,7 @@ from unicodedata import category
 
 import xxhash
 
+from mexma_cli.text.lines import is_blank
 from mexma_cli.text.normalise import normal_form
 
 
@@ -33,7 +34,7 @@ def folded(lines: Iterable[str]) -> set[int]:
     found = set()
     for line in lines:
         for text in {line, *line.split("\t")}:
-            if text and not text.isspace():
+            if not is_blank(text):
                 found.add(fold(text))
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -18,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, cast
@@ -27,6 +29,7 @@ import xxhash
 from xopen import xopen
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import decompressed, found_in, named
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
@@ -42,8 +45,7 @@ _LONGEST = 64 << 20
 _ZIP = b"PK\x03\x04"
 # What zipfile raises for damaged archives.
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
-_SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
-_SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
+_BLANK = re.compile(f"[{INVISIBLE}]*")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class FileScan:
     Attributes:
         path: The file.
         lines: Number of lines; the last one needs no line end.
-        empty: Lines without any character but white space.
+        empty: Lines in which there is nothing to be seen.
         tabs: Tabs in all lines; a file of sentence pairs has one or more in each.
         bytes: Size of the text in bytes, uncompressed.
         checksum: xxh3_128 of the uncompressed bytes, in hex.
@@ -209,8 +211,8 @@ def _size(path: Path | Member) -> int:
 
 
 def is_blank(line: str) -> bool:
-    """Whether a line is empty, or white space only: kept as a row, never paired."""
-    return not line or line.isspace()
+    """Whether there is nothing to be seen in a line: it is kept as a row, and never paired."""
+    return _BLANK.fullmatch(line) is not None
 
 
 def open_text(path: str | Path, mode: Literal["w", "a"] = "w") -> IO[str]:
@@ -249,15 +251,23 @@ def _count(block: bytes) -> tuple[int, int]:
     starts[0], starts[1:] = 0, ends[:-1] + 1
     filled = starts < ends
     blank = int(len(ends) - np.count_nonzero(filled))
-    # Few lines begin with white space, and only those can be nothing else.
+    # Few lines begin with what nobody sees, and only those can be nothing else.
     starts, ends = starts[filled], ends[filled]
     first = data[starts]
     second = data[np.minimum(starts + 1, len(data) - 1)]
     pair = (first.astype(np.uint16) << 8) | second
-    suspects = (first <= 32) | ((first >= 0xC2) & np.isin(pair, _SPACE_STARTS))
+    suspects = (first <= 32) | (first == 127) | ((first >= 0xC2) & np.isin(pair, _blank_starts()))
     for start, end in zip(starts[suspects].tolist(), ends[suspects].tolist(), strict=True):
         blank += is_blank(block[start:end].decode("utf-8"))
     return len(filled), blank
+
+
+@cache
+def _blank_starts() -> np.ndarray:
+    """The first two bytes of the characters that blank lines have, above ASCII: uint16."""
+    above = (chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    starts = {character.encode()[:2] for character in above if _BLANK.fullmatch(character)}
+    return np.array([int.from_bytes(start, "big") for start in starts], dtype=np.uint16)
 
 
 def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[bytes]:

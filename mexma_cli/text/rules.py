@@ -29,6 +29,7 @@ from mexma_cli.text.characters import (
 )
 from mexma_cli.text.copies import copy_reason
 from mexma_cli.text.hashes import fold
+from mexma_cli.text.lines import is_blank
 from mexma_cli.text.numbers import shared_numbers
 
 Limits = Mapping[str, float]
@@ -372,7 +373,7 @@ def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.n
 
 
 _BROKEN_BY: dict[str, _Breaks] = {
-    "missing": lambda sentences, found, limit: found.lengths == 0,
+    "missing": lambda sentences, found, limit: np.array(list(map(is_blank, sentences))),
     "short": lambda sentences, found, limit: found.lengths < limit,
     "long": lambda sentences, found, limit: found.lengths > limit,
     "few-words": lambda sentences, found, limit: (_words(found) < limit) & _spaced(found),

@@ -114,10 +114,48 @@ def test_two_files_are_one_document_each_as_for_vecalign(tmp_path: Path) -> None
     done = ok(run("align", *paths, "--format", "vecalign"))
     lines = [line.split(":") for line in done.stdout.splitlines()]
     assert {len(line) for line in lines} == {3}
-    for side, count in ((0, 9), (1, 8)):
+    for side, wanted in ((0, [*range(9)]), (1, [0, 1, 2, 3, 5, 6, 7])):
         ids = [number for line in lines for number in json.loads(line[side])]
-        assert ids == list(range(count)), "every sentence once, in order"
+        assert ids == wanted, "every sentence once, in order; the blank line is none"
     assert lines[0][:2] == ["[0]", "[0]"] and lines[-1][:2] == ["[8]", "[7]"]
+
+
+UNSEEN = ("", "\u200b", " \u00ad", "\ufeff", "\u200e\u200f", "\t")
+
+
+@pytest.mark.parametrize("stores", [False, True])
+def test_blank_lines_are_in_no_alignment_and_no_count(tmp_path: Path, stores: bool) -> None:
+    def spread(name: str, lines: list[str], gaps: int) -> tuple[Path, Path]:
+        rows = [row for line, unseen in zip(lines, UNSEEN, strict=True) for row in (line, *[unseen] * gaps)]
+        text = write(tmp_path / name / "text", *rows)
+        docs = write(tmp_path / f"{name}.docs", *[f"d{row < 3 * (gaps + 1)}" for row in range(len(rows))])
+        if stores:
+            ok(run("embed", text, "-o", tmp_path / name / "doc.emb"))
+            text.unlink()
+            text = tmp_path / name / "doc.emb"
+        return text, docs
+
+    (source, source_docs), (target, target_docs) = (
+        spread(name, side[:6], gaps) for (name, gaps), side in zip((("s", 1), ("t", 2)), sides(), strict=True)
+    )
+    one = ok(run("align", source, target, "--keep", "1-1", "--with-ids"))
+    wanted = [(str(2 * place + 1), str(3 * place + 1)) for place in range(6)]
+    assert [tuple(line.split("\t")[-2:]) for line in one.stdout.splitlines()] == wanted
+    assert "6 alignments of 1 pair of documents" in one.stderr and "source: 6 sentences, of wh" in one.stderr
+    vecalign = ok(run("align", source, target, "--format", "vecalign")).stdout.splitlines()
+    assert [line.rpartition(":")[0] for line in vecalign] == [
+        f"[{2 * place}]:[{3 * place}]" for place in range(6)
+    ]
+    many = ok(run("align", source, target, "--with-ids", "--docs", source_docs, target_docs))
+    assert sorted(tuple(line.split("\t")[-2:]) for line in many.stdout.splitlines()) == sorted(wanted)
+    report = tmp_path / "r.json"
+    folders = ok(
+        run("align", source.parent, target.parent, "--with-ids", "--report", report, "-o", tmp_path / "o")
+    )
+    rows = (tmp_path / "o").read_text(encoding="utf-8").splitlines()
+    assert [tuple(line.split("\t")[-2:]) for line in rows] == wanted and folders.exit_code == 0
+    said = json.loads(report.read_text(encoding="utf-8"))
+    assert (said["source"]["sentences"], said["target"]["sentences"]) == (6, 6)
 
 
 def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[Path], tmp_path: Path) -> None:

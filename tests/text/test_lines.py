@@ -189,7 +189,29 @@ def test_missing_folder_and_empty(tmp_path: Path) -> None:
         scan(write(tmp_path, gzip.compress(b""), "a.gz"))
 
 
-ODD = st.text(st.sampled_from("ab é\u3000\u00a0\u2003\u2028\r\t漢😀"), max_size=6)
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "",
+        " \t",
+        "\u200b",
+        "\u200e\u200f",
+        "\xad",
+        "\ufeff",
+        "\u2060 \u061c",
+        "\u3164",
+        "\ufe0f",
+        "\x07",
+        "\u2800",
+    ],
+)
+def test_a_line_in_which_nothing_can_be_seen_is_blank(unseen: str, tmp_path: Path) -> None:
+    assert is_blank(unseen) and not is_blank(f"{unseen}.") and not is_blank(f"a{unseen}")
+    (tmp_path / "a").write_bytes(f"{unseen}\n{unseen}.\nx".encode())
+    assert (scan(tmp_path / "a").lines, scan(tmp_path / "a").empty) == (3, 1)
+
+
+ODD = st.text(st.sampled_from("ab é\u3000\u00a0\u2003\u2028\r\t漢😀\u200b\u3164\x7f"), max_size=6)
 
 
 @given(st.lists(ODD, min_size=1, max_size=30), st.booleans(), st.integers(8, 64))

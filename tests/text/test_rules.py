@@ -43,6 +43,7 @@ def reasons(sentences: list[str], script: str | None = "Latn", *on: str) -> list
     [
         *((sentence, "") for sentence in FINE),
         ("", "missing"),
+        ("\u200b \u200e", "missing"),
         ("No", "short"),
         ("a b " * 300, "long"),
         ("x" * 61, "long-word"),

@@ -24,7 +24,6 @@ from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, Tex
 from mexma_cli.stages.mine.documents import pair_documents
 from mexma_cli.store.alignments import RECORD, AlignmentJournal
 from mexma_cli.store.comparable import check_comparable
-from mexma_cli.text.lines import is_blank
 
 _SENTENCES = 4096
 """Pairs of documents are embedded together up to so many sentences of both sides."""
@@ -205,10 +204,7 @@ class Aligned:
             yield _pair(record, *self._read(int(record["pair"])))
 
     def unaligned(self) -> Iterator[tuple[tuple[str, str], tuple[list[str], list[str]]]]:
-        """The names of each pair of documents, and their sentences that are in no alignment that is written.
-
-        Blank lines are left out.
-        """
+        """The names of each pair of documents, and their sentences in no alignment that is written."""
         for number, records in self._by_pair():
             names, texts = self._read(number)
             kept = records[passing(records, self.settings)[1]]
@@ -217,8 +213,7 @@ class Aligned:
                 free = np.ones(len(text.sentences), bool)
                 for record in kept[(sizes_of(kept) > 0).all(axis=1)]:
                     free[slice(*record[side].tolist())] = False
-                rows = np.flatnonzero(free).tolist()
-                left.append([line for row in rows if not is_blank(line := text.sentences[row])])
+                left.append([text.sentences[row] for row in np.flatnonzero(free).tolist()])
             yield names, (left[0], left[1])
 
     def counts(self) -> AlignCounts:
@@ -272,8 +267,7 @@ def _pair(record: np.void, names: tuple[str, str], texts: tuple[Document, Docume
 
 def _part(text: Document, span: tuple[int, int]) -> tuple[str, tuple[int, ...]]:
     """Sentences of a document, joined, and their lines, counted from 1."""
-    joined = " ".join(line for line in text.sentences[slice(*span)] if not is_blank(line))
-    return joined, tuple((text.lines[slice(*span)] + 1).tolist())
+    return " ".join(text.sentences[slice(*span)]), tuple((text.lines[slice(*span)] + 1).tolist())
 
 
 def groups_of(documents: Documents) -> np.ndarray:

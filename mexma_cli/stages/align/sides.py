@@ -23,7 +23,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import has_store_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import read_again, read_lines, scan, spooled
+from mexma_cli.text.lines import is_blank, read_again, read_lines, scan, spooled
 from mexma_cli.text.names import label_of
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,8 @@ _BYTES = 100  # of a sentence, about; for planning only
 
 
 class Document(NamedTuple):
-    """The sentences of a document, and their lines in its file, int64 [sentences], counted from 0."""
+    """The sentences of a document, and their lines in its file, int64 [sentences], counted from 0. Lines that
+    are blank are no sentences."""
 
     sentences: list[str]
     lines: np.ndarray
@@ -98,9 +99,16 @@ class TextSide:
                     "taken together, in the order of the file",
                     *(documents, f"{len(ids):,}", f"{pieces:,}"),
                 )
-        self.sizes = np.bincount(of_line, minlength=len(self.names))
-        self._rows = RowsByDocument(of_line, np.ones(rows, bool), len(self.names))
-        self._texts = KeptTexts(sentences, np.arange(rows))
+        filled = np.zeros(rows, bool)
+
+        def noted() -> Iterator[str]:
+            for row, sentence in enumerate(sentences):
+                filled[row] = not is_blank(sentence)
+                yield sentence
+
+        self._texts = KeptTexts(noted(), np.arange(rows))
+        self.sizes = np.bincount(of_line[filled], minlength=len(self.names))
+        self._rows = RowsByDocument(of_line, filled, len(self.names))
 
     def read(self, number: int) -> Document:
         """As `DocumentSide.read`."""
@@ -150,15 +158,15 @@ class FolderSide:
     def read(self, number: int) -> Document:
         """As `DocumentSide.read`; an empty file is a document without sentences."""
         path = self._paths[number]
-        sentences = list(open_store(path).sentences() if is_store(path) else read_lines(path))
-        return Document(sentences, np.arange(len(sentences)))
+        lines = list(open_store(path).sentences() if is_store(path) else read_lines(path))
+        filled = [number for number, line in enumerate(lines) if not is_blank(line)]
+        return Document([lines[number] for number in filled], np.array(filled, np.int64))
 
     def vectors(self, number: int) -> np.ndarray | None:
         """As `DocumentSide.vectors`."""
         if not is_store(self._paths[number]):
             return None
-        store = open_store(self._paths[number])
-        return store.vectors(0, store.rows)
+        return open_store(self._paths[number]).take(self.read(number).lines)
 
 
 def has_documents(path: Path) -> bool:

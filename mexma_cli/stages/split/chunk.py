@@ -17,6 +17,7 @@ import zstandard
 from mexma_cli.files import whole_file
 from mexma_cli.stages.split.inputs import Chunk, RawDocument, Splitting
 from mexma_cli.text.identify import expected, identifier, in_other_language
+from mexma_cli.text.lines import is_blank
 from mexma_cli.text.near_duplicates import Signatures
 from mexma_cli.text.repair import decode, repair
 from mexma_cli.text.rules import CODES, SentenceRules
@@ -157,7 +158,7 @@ class ChunkWorker:
         texts = repair([text or "" for _, text, _ in found], counts)
         codes = [0] * len(texts)
         for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
-            if reason or not text.strip():
+            if reason or is_blank(text):
                 codes[place] = DOCUMENT_CODES[reason or "empty"]
         counts["characters"] = sum(map(len, texts))
         return self._result(chunk.checksum(), names, texts, codes, counts)
@@ -205,7 +206,7 @@ class ChunkWorker:
         """The spans of a document's sentences; a line end ends one, too."""
         start = 0
         for line in text.split("\n"):
-            for first, last in self._split(line.replace("\t", " ")):
+            for first, last in () if is_blank(line) else self._split(line.replace("\t", " ")):
                 yield start + first, start + last
             start += len(line) + 1
 
@@ -231,7 +232,7 @@ class ChunkWorker:
         return self._from_json(name, text) if kind == "jsonl" else (name, text, None)
 
     def _from_json(self, name: str, line: str) -> tuple[str, str | None, str | None]:
-        if not line.strip():
+        if is_blank(line):
             return name, None, "empty"
         try:
             found = json.loads(line)

@@ -19,7 +19,7 @@ from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import estimate_lines, read_pieces
+from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces
 from mexma_cli.text.names import OTHER_FORMATS, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
@@ -243,13 +243,14 @@ def _lines_or_paragraphs(path: Path, prefix: str, kind: Kind, blank: bool) -> It
         if not blank:
             yield RawDocument(kind, f"{prefix}{number}", line)
             continue
-        if line is None or line.strip():
+        ends = line is None or is_blank(line.decode("utf-8", "replace"))
+        if line is None or not ends:
             first = first if held else number
             held.append(b"" if line is None else line)
             size = min(size + (LONGEST if line is None else len(line) + 1), LONGEST + 1)
             if size > LONGEST:
                 held = [b""]  # its text is not needed any more
-        if held and not (line is None or line.strip()):
+        if held and ends:
             yield _gathered(held, size, kind, f"{prefix}{first}")
             held, size = [], 0
     if held:

@@ -80,6 +80,18 @@ def test_what_a_document_is(tmp_path: Path, out: Path) -> None:
         assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
 
 
+def test_lines_in_which_nothing_can_be_seen_are_empty(tmp_path: Path, out: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(f"{ONE}\n\u200e\u200f\n{TWO}\n\u3164\n", "utf-8")
+    report = run(text, to=out, off=("all",))
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO]
+    assert report.documents_dropped == {"empty": 2} and report.sentences == 2
+    run(text, to=out, document="blank", off=("all",))
+    assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1", "3"]
+    run(text, to=out, document="file", off=("all",))
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO]
+
+
 def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     folder = tmp_path / "in"
     (folder / "b" / ".hidden").mkdir(parents=True)
