@@ -23,7 +23,7 @@ import sys, tarfile, zipfile
 names = {sys.argv[1]: zipfile.ZipFile(sys.argv[1]).namelist(), sys.argv[2]: tarfile.open(sys.argv[2]).getnames()}
 for path, all_ in names.items():
     wrong = [n for n in all_ if "__pycache__" in n or n.endswith((".pyc", ".nbi", ".nbc", ".whl")) or "tests/" in n]
-    wanted = ["recipes/one-language.yaml", "examples/spa-eng/gold.tsv", "LICENSES.md", "model.pq.safetensors"]
+    wanted = ["recipes/one-language.yaml", "examples/spa-eng/gold.tsv", "LICENSES.md", "model.pq.safetensors", "mexma_cli/py.typed"]
     lacking = [end for end in wanted if not any(name.endswith(end) for name in all_)]
     print(f"{path.rpartition('/')[2]}: {len(all_)} files")
     if wrong or lacking:

@@ -46,6 +46,10 @@ def test_every_row_of_the_licences_is_of_a_file(bundled: list[str]) -> None:
         assert name in ("Apache-2.0", "CC0-1.0", "CC-BY-2.0", "CC-BY-4.0", "CC-BY-SA-4.0")
 
 
+def test_the_package_says_that_it_is_typed(bundled: list[str]) -> None:
+    assert "mexma_cli/py.typed" in bundled  # and so in the wheel, as all files of the package
+
+
 def test_the_source_distribution_has_what_a_wheel_is_made_of() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert set(build["sdist"]["only-include"]) >= {"mexma_cli", *build["wheel"]["force-include"]}
