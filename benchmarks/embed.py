@@ -138,6 +138,7 @@ def run_one(program: str, folder: str, text: str, output: str, device: str, part
 
     if program.startswith("mexma"):
         from mexma_cli.encoder.encoder import SentenceEncoder
+        from mexma_cli.settings.embed import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
@@ -145,7 +146,9 @@ def run_one(program: str, folder: str, text: str, output: str, device: str, part
         encoder.embed(["warm up"])  # packs the weights, which is part of loading
         found = time_parts() if parts else {}
         began = clock()
-        store = embed_file(encoder, text, output + ".emb", EmbedOptions(store_dtype="float32"))
+        store = embed_file(
+            encoder, text, output + ".emb", EmbedOptions(settings=EmbedSettings(store_dtype="float32"))
+        )
         seconds = clock() - began
         np.save(output, store.vectors(0, store.rows))
         return {"seconds": seconds, "parts": found | {"reading, writing": seconds - sum(found.values())}}

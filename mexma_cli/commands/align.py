@@ -18,9 +18,9 @@ from mexma_cli.commands.options import (
     encoder_options,
     languages_option,
     no_verify_option,
-    part_of,
     report_option,
     result_option,
+    shard_option,
 )
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.formats.bitext import formats, outputs_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.align.align import AlignCounts
     from mexma_cli.stages.align.files import AlignJob
+    from mexma_cli.store.layout import Part
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +70,7 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
     help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf).",
 )
 @report_option
-@click.option(
-    "--shard",
-    type=part_of,
-    metavar="I/N",
-    help="Align part I of N of the document pairs, into NAME.0000I-of-0000N beside the output.",
-)
+@shard_option("Align part I of N of the document pairs, into NAME.0000I-of-0000N beside the output.")
 @languages_option
 @encoder_options
 @no_verify_option
@@ -91,7 +87,7 @@ def command(
     unaligned: Path | None,
     plot: Path | None,
     report: Path | None,
-    shard: tuple[int, int] | None,
+    shard: Part | None,
     languages: tuple[str, str],
     encoder: EncoderChoice,
 ) -> None:

@@ -10,14 +10,22 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, summary_of
-from mexma_cli.commands.options import encoder_options, json_option, output_option, overwrite_option, part_of
+from mexma_cli.commands.options import (
+    encoder_options,
+    json_option,
+    output_option,
+    overwrite_option,
+    shard_option,
+)
 from mexma_cli.commands.progress import progress
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from mexma_cli.stages.embed.embed import EmbedOptions, EmbedProgress
     from mexma_cli.stages.embed.workers import Rank
     from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.store.layout import Part
 
 log = logging.getLogger(__name__)
 
@@ -52,17 +61,8 @@ def _gpu_count(typed: str) -> int:
     help="Language of the text, such as fra_Latn, fra or fr.  [default: not stated]",
 )
 @output_option("NAME.emb", "Folder of the store.  [default: CORPUS with the ending .emb]")
-@click.option(
-    "--clean",
-    is_flag=True,
-    help="Embed lines with punctuation normalised as in LASER and without control characters.",
-)
-@click.option(
-    "--shard",
-    type=part_of,
-    metavar="I/N",
-    help="Embed part I of N, into NAME.0000I-of-0000N.emb, for `mexma merge`.",
-)
+@options_of(EmbedSettings)
+@shard_option("Embed part I of N, into NAME.0000I-of-0000N.emb, for `mexma merge`.")
 @click.option(
     "--gpus",
     type=_gpu_count,
@@ -70,13 +70,6 @@ def _gpu_count(typed: str) -> int:
     help="Embed on N GPUs of this machine, with a process each.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail if there is no GPU.")
-@click.option(
-    "--store-dtype",
-    type=click.Choice(["float16", "float32"]),
-    default="float16",
-    show_default=True,
-    help="Type of the stored numbers.",
-)
 @click.option(
     "--append",
     is_flag=True,
@@ -90,11 +83,10 @@ def command(
     output: Path | None,
     lang: str,
     encoder: EncoderChoice,
-    clean: bool,
-    shard: tuple[int, int] | None,
+    settings: EmbedSettings,
+    shard: Part | None,
     gpus: int | None,
     require_gpu: bool,
-    store_dtype: Literal["float16", "float32"],
     append: bool,
     overwrite: bool,
     as_json: bool,
@@ -123,7 +115,7 @@ def command(
     rank = torchrun_rank()
     gpus = None if launched() else gpus
     way = {"--shard": shard is not None, "--gpus": gpus is not None, "torchrun": rank and not launched()}
-    options = EmbedOptions(resolve(lang), store_dtype, clean, shard, overwrite, append)
+    options = EmbedOptions(resolve(lang), settings, shard, overwrite, append)
     _check_usage(corpus, encoder, options, [name for name, taken in way.items() if taken], require_gpu)
     devices = gpus_of(gpus) if require_gpu or gpus is not None else []
     output = output or default_output(corpus)
@@ -211,7 +203,7 @@ def _as_rank(
     with ExitStack() as stack:
         meter = _Meter(stack)
 
-        def embed(part: tuple[int, int] | None, on_progress: EmbedProgress) -> EmbeddingStore:
+        def embed(part: Part | None, on_progress: EmbedProgress) -> EmbeddingStore:
             return _embedded(corpus, output, encoder, replace(options, part=part), on_progress)[0]
 
         store = embed_as_rank(

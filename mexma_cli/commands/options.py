@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,6 +18,7 @@ from mexma_cli.store.arrays import unverified
 if TYPE_CHECKING:
     from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.settings.knn import SearchSettings
+    from mexma_cli.store.layout import Part
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -185,9 +185,15 @@ def document_options(command: Command) -> Command:
     return cast(Command, texts(document_pairs_option(gathered)))
 
 
-def part_of(typed: str) -> tuple[int, int]:
-    """One of several parts: 3/10 is (3, 10)."""
-    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", typed)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise click.BadParameter(f"{typed!r} is no part; the third of ten is 3/10")
-    return int(found[1]), int(found[2])
+def _part(typed: str) -> Part:
+    from mexma_cli.store.layout import Part
+
+    try:
+        return Part.read(typed)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def shard_option(meaning: str) -> Callable[[Command], Command]:
+    """--shard, one part of several, which the command gets as a `Part` or None."""
+    return click.option("--shard", type=_part, metavar="I/N", help=meaning)

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mexma_cli import languages
 from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.embed import EmbedSettings, StoreType
 from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.settings.mine import MineSettings, Retrieval
 from mexma_cli.settings.rules import RuleSettings
@@ -34,8 +35,8 @@ class RunSplitting(SplitSettings):
     """Keep what is dropped, with the reason."""
 
 
-class LanguageText(Section):
-    """The text of one language."""
+class TextFiles(Section):
+    """Where the text of one language is."""
 
     input: tuple[str, ...] = Field(min_length=1)
     """Files, folders, globs or URLs, from `root`, with one sentence a line or, with `split`, documents."""
@@ -44,13 +45,17 @@ class LanguageText(Section):
     known: str | None = None
     """A file of known translations, line-aligned with those of other languages (NTREX-128, a dev set), which
     make thresholds surer."""
-    clean: bool = False
-    """Embed lines with punctuation normalised and without control characters."""
 
     @field_validator("input", mode="before")
     @classmethod
     def _one_or_more(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+
+class LanguageText(EmbedSettings, TextFiles):
+    """The text of one language."""
+
+    store_dtype: ClassVar[StoreType] = "float16"  # type: ignore[misc]
 
 
 class UnitSizes(Section):

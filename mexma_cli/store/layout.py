@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     NonNegativeInt,
+    PlainSerializer,
+    PlainValidator,
     PositiveInt,
     model_validator,
 )
@@ -20,12 +21,12 @@ from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, WORK, Names, check_own, fingerprint, read_manifest, remove
+from mexma_cli.settings.embed import StoreType
 from mexma_cli.store.arrays import check_is_file, file_size
 from mexma_cli.text.names import OTHER_FORMATS
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
-StoreType = Literal["float16", "float32"]
 AGAIN = "embed the text again with --overwrite, or fetch the whole file"
 """What to do about a damaged store."""
 _NAMES = re.compile(r"vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|manifest\.json")
@@ -84,20 +85,48 @@ def _named_in_order(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
 Shards = Annotated[tuple[Shard, ...], AfterValidator(_named_in_order)]
 
 
-def _is_part(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]{0,4}/[1-9][0-9]{0,4}", text) or operator.gt(*place_of(text)):
-        raise PydanticCustomError("part", "should be a part of a text, such as 3/10")
-    return text
+class Part(NamedTuple):
+    """One of the parts that a text, or a list, is divided into: 3/10 is the third of ten."""
+
+    number: int
+    """From 1."""
+    of: int
+
+    @classmethod
+    def read(cls, text: str) -> Part:
+        """The part that a text such as 3/10 names.
+
+        Raises:
+            ValueError: It names none.
+        """
+        found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise ValueError(f"{text!r} is no part; the third of ten is 3/10")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @property
+    def label(self) -> str:
+        """For the names of files: ``00003-of-00010``."""
+        return f"{self.number:05d}-of-{self.of:05d}"
+
+    def rows(self, count: int) -> tuple[int, int]:
+        """First row, and the one after the last, of so many; none may be in it."""
+        assert 1 <= self.number <= self.of, self
+        return (self.number - 1) * count // self.of, self.number * count // self.of
 
 
-def place_of(part: str) -> tuple[int, int]:
-    """Its number, from 1, and how many there are."""
-    number, of = part.split("/")
-    return int(number), int(of)
+def _part(content: Any) -> Part:
+    try:
+        return content if isinstance(content, Part) else Part.read(content)
+    except (TypeError, ValueError):
+        raise PydanticCustomError("part", "should be a part of a text, such as 3/10") from None
 
 
-Part = Annotated[str, AfterValidator(_is_part)]
-"""``3/10``: the third of ten parts of a text, see `part_rows`."""
+PartInFile = Annotated[Part, PlainValidator(_part), PlainSerializer(str)]
+"""A part, which a file of JSON has as the text `3/10`."""
 
 
 class Source(Frozen):
@@ -128,7 +157,7 @@ class EmbeddingManifest(Frozen):
     """Whether the sentences were cleaned before they were embedded."""
     prefix: str = ""
     """The prompt that was put before every sentence to embed it."""
-    part: Part | None = None
+    part: PartInFile | None = None
     rows: NonNegativeInt
     shards: Shards
     sources: tuple[Source, ...]
@@ -177,7 +206,7 @@ class EmbeddingSettings(Frozen):
     source_checksum: str
     clean: bool = False
     prefix: str = ""
-    part: Part | None = None
+    part: PartInFile | None = None
 
     @classmethod
     def of(cls, manifest: EmbeddingManifest) -> EmbeddingSettings:
@@ -248,18 +277,12 @@ def files_of(shard: Shard) -> list[File]:
     return [shard.vectors] if shard.lines is None else [shard.vectors, shard.lines]
 
 
-def part_path(path: Path, number: int, of: int) -> Path:
-    """The name of the store of part `number` (from 1) of a text: ``NAME.00003-of-00010.emb``."""
+def part_path(path: Path, part: Part) -> Path:
+    """The name of the store of a part of a text: ``NAME.00003-of-00010.emb``."""
     if not path.name:  # . or /
         raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
     ending = path.suffix if path.suffix == ".emb" else ""
-    return path.parent / f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}"
-
-
-def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
-    """First row, and the one after the last, of part `number` (from 1) of a text; none may be in it."""
-    assert 1 <= number <= of, (number, of)
-    return (number - 1) * lines // of, number * lines // of
+    return path.parent / f"{path.name.removesuffix(ending)}.{part.label}{ending}"
 
 
 def has_store_files(path: Path) -> bool:

@@ -40,7 +40,6 @@ from mexma_cli.store.layout import (
     check_replaceable,
     check_shard,
     files_of,
-    part_rows,
     sweep,
 )
 from mexma_cli.store.reader import EmbeddingStore
@@ -395,7 +394,5 @@ class EmbeddingWriter:
     @property
     def _first_line(self) -> int:
         """Number of the source's line that is the first row."""
-        if self._settings.part is None:
-            return 1
-        number, of = map(int, self._settings.part.split("/"))
-        return part_rows(number, of, self._source.lines)[0] + 1
+        part = self._settings.part
+        return 1 if part is None else part.rows(self._source.lines)[0] + 1

@@ -11,6 +11,7 @@ import pytest
 
 from mexma_cli.stages.embed.embed import embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Part
 from tests import command
 from tests.command import ok
 from tests.processes import KILLED_IN_A_SHARD, MEXMA, Program
@@ -57,8 +58,8 @@ def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None
     assert list(merged.sentences()) == list(whole.sentences())
     np.testing.assert_allclose(merged.vectors(0, 400), whole.vectors(0, 400), atol=1e-4)
     assert [part.manifest.part for part in map(EmbeddingStore.open, (tmp_path / name for name in parts))] == [
-        "2/2",
-        "1/2",
+        Part(2, 2),
+        Part(1, 2),
     ]
     for name in ("merged", "whole"):
         run(tmp_path, "mine", f"{name}.emb", "eng.emb", "-o", f"{name}.tsv")

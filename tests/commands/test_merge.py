@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.store.embeddings import EmbeddingStore, Source
-from mexma_cli.store.layout import part_path, part_rows
+from mexma_cli.store.layout import Part, part_path
 from tests.command import fails, ok, run
 from tests.stores import flip, make_store
 
@@ -21,9 +21,9 @@ ROWS, OF = 10, 3
 def parts(tmp_path: Path) -> list[Path]:
     vectors = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)
     for number in range(1, OF + 1):
-        start, stop = part_rows(number, OF, ROWS)
+        start, stop = Part(number, OF).rows(ROWS)
         make_store(
-            part_path(tmp_path / "fra.emb", number, OF),
+            part_path(tmp_path / "fra.emb", Part(number, OF)),
             [f"line {row}" for row in range(start, stop)],
             vectors[start:stop],
             dtype="float16",
@@ -31,7 +31,7 @@ def parts(tmp_path: Path) -> list[Path]:
             source=Source(path="fra.txt", checksum="c", lines=ROWS),
             part=f"{number}/{OF}",
         )
-    return [part_path(tmp_path / "fra.emb", number, OF) for number in range(1, OF + 1)]
+    return [part_path(tmp_path / "fra.emb", Part(number, OF)) for number in range(1, OF + 1)]
 
 
 def test_merges_and_says_what_it_made(parts: list[Path], tmp_path: Path) -> None:

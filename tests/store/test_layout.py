@@ -17,9 +17,9 @@ from mexma_cli.store import neighbours
 from mexma_cli.store.layout import (
     EmbeddingManifest,
     EmbeddingSettings,
+    Part,
     check_replaceable,
     part_path,
-    part_rows,
 )
 
 MANIFEST: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_several_sources_are_told_as_one() -> None:
     ],
 )
 def test_names_of_parts(name: str, part: str) -> None:
-    assert part_path(Path("some") / name, 3, 10) == Path("some") / part
+    assert part_path(Path("some") / name, Part(3, 10)) == Path("some") / part
 
 
 @pytest.mark.parametrize("part", ["3/0", "0/3", "4/3", "x/y", "1/" + "9" * 5000, "1/100000", "\u0663/4", "1"])
@@ -81,12 +81,12 @@ def test_an_impossible_part_is_damage(part: str, tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match=r"manifest.json is damaged: `part`: should be a part of a text"):
         read_manifest(path, EmbeddingManifest, 2)
     path.write_text(json.dumps(MANIFEST | {"part": "3/10"}))
-    assert read_manifest(path, EmbeddingManifest, 2).part == "3/10"
+    assert read_manifest(path, EmbeddingManifest, 2).part == Part(3, 10)
 
 
 @given(lines=st.integers(0, 1000), of=st.integers(1, 50))
 def test_parts_make_a_whole(lines: int, of: int) -> None:
-    borders = [part_rows(number, of, lines) for number in range(1, of + 1)]
+    borders = [Part(number, of).rows(lines) for number in range(1, of + 1)]
     assert (borders[0][0], borders[-1][1]) == (0, lines)
     assert all(before[1] == after[0] for before, after in pairwise(borders))
     sizes = [stop - start for start, stop in borders]

@@ -51,7 +51,7 @@ from mexma_cli.stages.mine.files import agreed_language, tell_documents
 from mexma_cli.stages.mine.report import quantiles, versions
 from mexma_cli.store.alignments import AlignmentJournal
 from mexma_cli.store.journal import kept_beside
-from mexma_cli.store.layout import part_rows
+from mexma_cli.store.layout import Part
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.names import label_of
@@ -71,7 +71,7 @@ class AlignJob:
         files: Of the format; none for stdout.
         kind: The format's name.
         with_ids: Write the documents and lines, where the format has them if they are wanted.
-        shard: (3, 10): the third of ten parts of the pairs of documents.
+        shard: Only this part of the pairs of documents.
         unaligned: A folder for the sentences that are in no alignment that is written.
         report: A file for the report of the run.
     """
@@ -82,7 +82,7 @@ class AlignJob:
     kind: str = DEFAULT
     with_ids: bool = False
     settings: AlignSettings = field(default_factory=AlignSettings)
-    shard: tuple[int, int] | None = None
+    shard: Part | None = None
     unaligned: Path | None = None
     report: Path | None = None
 
@@ -96,11 +96,11 @@ def agreed_languages(inputs: DocumentInputs, codes: tuple[str, str]) -> tuple[st
     return source, target
 
 
-def part_of_output(output: Path, shard: tuple[int, int]) -> Path:
+def part_of_output(output: Path, part: Part) -> Path:
     """The output's name for a part: ``out.00003-of-00010.tsv.gz``."""
     name, packed = split_ending(output.name)
     plain = Path(name)
-    return output.with_name(f"{plain.stem}.{shard[0]:05d}-of-{shard[1]:05d}{plain.suffix}{packed}")
+    return output.with_name(f"{plain.stem}.{part.label}{plain.suffix}{packed}")
 
 
 UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
@@ -199,7 +199,7 @@ def aligned(
         clock.append(time.monotonic())
         groups = groups_of(documents)
         if job.shard is not None:
-            first, last = part_rows(*job.shard, len(groups) - 1)
+            first, last = job.shard.rows(len(groups) - 1)
             groups = groups[first : last + 1]
         aligner.run(groups, journal, tell("aligning"))
         clock.append(time.monotonic())

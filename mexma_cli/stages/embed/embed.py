@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.numerics.threads import threads
+from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.store.embeddings import (
     ROWS_PER_SHARD,
     EmbeddingSettings,
@@ -23,7 +24,7 @@ from mexma_cli.store.embeddings import (
     Source,
     made_already,
 )
-from mexma_cli.store.layout import StoreType, part_path, part_rows
+from mexma_cli.store.layout import Part, part_path
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
 from mexma_cli.text.lines import FileScan, is_blank, read_again, scan
@@ -41,17 +42,16 @@ class EmbedOptions:
 
     Attributes:
         language: FLORES-200 code.
-        store_dtype: Type of the stored values.
-        clean: Embed what `normalise.cleaner` makes of a line; the store has the line as it is.
-        part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of the output.
+        settings: With `clean`, what `normalise.cleaner` makes of a line is embedded; the store has the line
+            as it is.
+        part: Only this part of the text, to `layout.part_path` of the output.
         overwrite: Make the store anew, if one is there, whole or damaged.
         append: Make the store that is there longer, see `EmbeddingWriter`.
     """
 
     language: str = languages.UNSTATED
-    store_dtype: StoreType = "float16"
-    clean: bool = False
-    part: tuple[int, int] | None = None
+    settings: EmbedSettings = field(default_factory=EmbedSettings)
+    part: Part | None = None
     overwrite: bool = False
     append: bool = False
 
@@ -82,11 +82,11 @@ def embed_file(
             settings or damaged, or the disk is full.
     """
     text, part = source if isinstance(source, FileScan) else scan(source), options.part
-    path = part_path(Path(output), *part) if part else Path(output)
+    path = part_path(Path(output), part) if part else Path(output)
     settings = _settings(encoder, text, options)
     if not (options.overwrite or options.append) and (done := made_already(path, settings)) is not None:
         return done
-    if part is None or part[0] == 1:  # once for a text, not once for each process
+    if part is None or part.number == 1:  # once for a text, not once for each process
         note_language(encoder, options.language)
         if text.tabs >= text.lines:
             log.warning(
@@ -105,8 +105,8 @@ def embed_file(
         overwrite=options.overwrite,
         append=options.append,
     )
-    first, last = part_rows(*part, text.lines) if part else (0, text.lines)
-    clean = cleaner(options.language) if options.clean else str
+    first, last = part.rows(text.lines) if part else (0, text.lines)
+    clean = cleaner(options.language) if options.settings.clean else str
     embedding = _Embedding(writer, encoder, clean, last - first, on_progress)
     with writer:
         lines = read_again(text)
@@ -249,12 +249,12 @@ def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -
         fingerprint=encoder.fingerprint,
         pooling=encoder.pooling,
         dim=encoder.dim,
-        dtype=options.store_dtype,
+        dtype=options.settings.store_dtype,
         precision=encoder.precision,
         normalised=encoder.normalised,
         language=options.language,
         source_checksum=text.checksum,
-        clean=options.clean,
+        clean=options.settings.clean,
         prefix=encoder.prefix,
-        part="{}/{}".format(*options.part) if options.part else None,
+        part=options.part,
     )

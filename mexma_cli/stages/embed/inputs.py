@@ -190,19 +190,20 @@ def open_inputs(
                 "line n of one must be the translation of line n of the other",
             )
     if texts:
+        from mexma_cli.settings.embed import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
         from mexma_cli.text.temporary import temporary_space
 
         loaded = load_encoder_of(stores, encoder, "the text")
         log.info("embedding on %s", at_work(loaded))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
-        clean = any(store is not None and store.manifest.clean for store in stores)
+        settings = EmbedSettings(clean=any(store is not None and store.manifest.clean for store in stores))
         total, done = sum(text.lines for text in texts.values()), 0
         for place, text in texts.items():
             if on_progress is not None:
                 on_progress(done, total)
             progress = on_progress and _after(done, total, on_progress)
-            options = EmbedOptions(languages[place] if languages else UNSTATED, clean=clean)
+            options = EmbedOptions(languages[place] if languages else UNSTATED, settings)
             log.info(
                 "embedding %s into a temporary folder; `mexma embed` makes a store that stays", text.label
             )

@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, workplace
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import part_path
+from mexma_cli.store.layout import Part, part_path
 from mexma_cli.store.merge import check_output
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mexma_cli.stages.embed.embed import EmbedProgress
 
-    EmbedPart = Callable[[tuple[int, int] | None, EmbedProgress], EmbeddingStore]
+    EmbedPart = Callable[[Part | None, EmbedProgress], EmbeddingStore]
 
 _GPU_THREADS = 4
 _COUNTS = ("rows", "total", "tokens")
@@ -133,8 +133,8 @@ def embed_as_rank(
     """Embed this process's part; the first process waits for all and merges them.
 
     Args:
-        embed: Takes a part (i, n), makes its store ``part_path(output, i, n)``, and reports to the function
-            that it is given. It is given None in place of a part where ``output`` is finished, and then
+        embed: Takes a part, makes its store `part_path(output, part)`, and reports to the function that it is
+            given. It is given None in place of a part where ``output`` is finished, and then
             compares that with the text and the settings.
         output: The folder to be, ``NAME.emb``, on a disk that all processes see.
         on_progress: Called in process 0 with what all processes have done.
@@ -165,7 +165,7 @@ def embed_as_rank(
         store = embed(None, progress) if rank.number == 0 else None
     else:
         check_output(output, overwrite)
-        embed((rank.number + 1, rank.of), progress)
+        embed(Part(rank.number + 1, rank.of), progress)
         _wait_for_all(progress)
         store = _merged(output, rank.of, argv, overwrite) if rank.number == 0 else None
     if store is not None:
@@ -228,19 +228,19 @@ def _is_there(output: Path, overwrite: bool) -> bool:
 
 
 def _merged(output: Path, of: int, argv: Sequence[str], overwrite: bool) -> EmbeddingStore:
-    parts = [EmbeddingStore.open(part_path(output, number, of)) for number in range(1, of + 1)]
+    parts = [EmbeddingStore.open(part_path(output, Part(number, of))) for number in range(1, of + 1)]
     return merge_stores(parts, output, argv=argv, overwrite=overwrite)
 
 
 def _remove_parts(store: EmbeddingStore, of: int) -> None:
     """Remove the parts that a store was merged of; other stores of such names stay."""
     wanted = EmbeddingSettings.of(store.manifest)
-    for number in range(1, of + 1):
-        path = part_path(store.path, number, of)
+    for part in (Part(number, of) for number in range(1, of + 1)):
+        path = part_path(store.path, part)
         if not (path / MANIFEST).is_file():
             continue
         settings = EmbeddingSettings.of(EmbeddingStore.open(path).manifest)
-        if settings != wanted.model_copy(update={"part": f"{number}/{of}"}):
+        if settings != wanted.model_copy(update={"part": part}):
             continue
         with workplace(path) as going:  # it goes, and where this is killed, the next run sees to that
             path.rename(going)

@@ -9,7 +9,7 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import resolved
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, Source
-from mexma_cli.store.layout import part_rows, place_of
+from mexma_cli.store.layout import Part
 from mexma_cli.store.merge import concatenate
 
 
@@ -86,30 +86,30 @@ def _check_places(stores: Sequence[EmbeddingStore], output: Path) -> None:
 def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
     """The parts of a text by number; all have to be there, once."""
     first = stores[0]
-    source, of = first.manifest.source, _place(first)[1]
+    source, of = first.manifest.source, _part(first).of
     found: dict[int, EmbeddingStore] = {}
     for store in stores:
-        number, parts = _place(store)
+        part = _part(store)
         if store.manifest.source.checksum != source.checksum:
             raise MexmaError(
                 f"{store.path} is a part of another text than {first.path}: {store.manifest.source.path}, "
                 f"{source.path} (or that text was changed meanwhile)",
                 "merge the parts of each text, then the texts",
             )
-        if parts != of:
+        if part.of != of:
             raise MexmaError(
-                f"{first.path} is one of {of} parts, {store.path} one of {parts}",
+                f"{first.path} is one of {of} parts, {store.path} one of {part.of}",
                 "embed all parts with the same N of --shard I/N",
             )
-        if number in found:
-            raise MexmaError(f"{found[number].path} and {store.path} are both part {number}/{of}")
-        start, stop = part_rows(number, of, source.lines)
+        if part.number in found:
+            raise MexmaError(f"{found[part.number].path} and {store.path} are both part {part}")
+        start, stop = part.rows(source.lines)
         if store.rows != stop - start:
             raise MexmaError(
-                f"{store.path} is damaged: {store.rows:,} rows, part {number}/{of} of {source.lines:,} lines "
+                f"{store.path} is damaged: {store.rows:,} rows, part {part} of {source.lines:,} lines "
                 f"has {stop - start:,}"
             )
-        found[number] = store
+        found[part.number] = store
     if lacking := of - len(found):
         missing = list(islice((number for number in range(1, of + 1) if number not in found), 10))
         named = ", ".join(map(str, missing)) + (", ..." if lacking > 10 else "")
@@ -120,6 +120,6 @@ def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
     return [found[number] for number in range(1, of + 1)]
 
 
-def _place(store: EmbeddingStore) -> tuple[int, int]:
+def _part(store: EmbeddingStore) -> Part:
     assert store.manifest.part is not None
-    return place_of(store.manifest.part)
+    return store.manifest.part

@@ -199,6 +199,7 @@ def embed_known(task: Task) -> dict[str, Any]:
 
 
 def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
+    from mexma_cli.settings.embed import EmbedSettings
     from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
     from mexma_cli.text.lines import scan
 
@@ -206,7 +207,7 @@ def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
         task.settings["language"],
         _encoder(task),
     )
-    options = EmbedOptions(language, clean=task.settings["clean"])
+    options = EmbedOptions(language, EmbedSettings(clean=task.settings["clean"]))
     manifest = embed_file(encoder, scan(path, f"{language}/{name}"), task.output, options).manifest
     warning = unknown_language(encoder, language)
     return {"truncated": manifest.truncated, "duplicates": manifest.duplicates, "warning": warning}

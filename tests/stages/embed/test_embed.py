@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Part
 from mexma_cli.text.lines import read_lines, scan
 from tests.stores import content, flip
 
@@ -44,7 +46,7 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
         encoder,
         corpus,
         tmp_path / "a.emb",
-        EmbedOptions("fra_Latn", "float32"),
+        EmbedOptions("fra_Latn", EmbedSettings(store_dtype="float32")),
         argv=["mexma", "embed"],
         rows_per_shard=32,
         on_progress=lambda *done: told.append(done),
@@ -145,10 +147,10 @@ def test_a_text_that_is_rewritten_or_grows_meanwhile(
     assert [path.name for path in tmp_path.glob("*.emb")] == ["grown.emb"]
 
 
-@pytest.mark.parametrize("part", [None, (1, 2)])
+@pytest.mark.parametrize("part", [None, Part(1, 2)])
 @pytest.mark.parametrize("stopped_at", [0, 48])
 def test_lines_of_another_text_do_not_stay_when_the_text_comes_back(
-    part: tuple[int, int] | None, stopped_at: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+    part: Part | None, stopped_at: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
 ) -> None:
     """The text is another one for a while: until that run ends with an error, or is killed."""
     whole, options = corpus.read_bytes(), EmbedOptions("fra_Latn", part=part)
@@ -252,8 +254,10 @@ def test_cleaned_lines_are_embedded_and_the_lines_themselves_kept(
     raw, plain = tmp_path / "raw.txt", tmp_path / "plain.txt"
     raw.write_text("„Nein“,\tsagte er…\n“Nein”,  sagte er...\n", encoding="utf-8")
     plain.write_text('"Nein", sagte er...\n' * 2, encoding="utf-8")
-    options = EmbedOptions("deu_Latn", "float32")
-    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", replace(options, clean=True))
+    settings = EmbedSettings(store_dtype="float32")
+    options = EmbedOptions("deu_Latn", settings)
+    cleaning = replace(options, settings=settings.but(clean=True))
+    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", cleaning)
     expected = embed_file(encoder, plain, tmp_path / "plain.emb", options)
     np.testing.assert_array_equal(cleaned.vectors(0, 2), expected.vectors(0, 2))
     assert list(cleaned.sentences()) == list(read_lines(raw))
@@ -269,13 +273,13 @@ def test_parts_are_the_rows_of_the_text(
 ) -> None:
     corpus.write_text("".join(f"line {number % 4}\n" for number in range(5)))
     stores = [
-        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions(part=(number, of)), rows_per_shard=2)
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions(part=Part(number, of)), rows_per_shard=2)
         for number in range(1, of + 1)
     ]
     assert [line for store in stores for line in store.sentences()] == list(read_lines(corpus))
     assert [store.path.name for store in stores] == [f"a.{i:05}-of-{of:05}.emb" for i in range(1, of + 1)]
     assert {(store.manifest.part, store.manifest.source.lines) for store in stores} == {
-        (f"{number}/{of}", 5) for number in range(1, of + 1)
+        (Part(number, of), 5) for number in range(1, of + 1)
     }
     assert not (tmp_path / "a.emb").exists()
 

@@ -15,7 +15,7 @@ from mexma_cli.files import in_work
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import part_path
+from mexma_cli.store.layout import Part, part_path
 from tests.processes import KILLED_IN_A_SHARD, MEXMA, SMALL_SHARDS, Program, forks_of_launchers, together
 from tests.stores import content
 
@@ -113,7 +113,7 @@ def test_processes_make_what_one_makes(
 def test_what_fails_in_one_ends_all_with_its_message(
     tiny_encoder: Path, long_corpus: Path, tmp_path: Path, started: list[Program]
 ) -> None:
-    blocked = part_path(tmp_path / "a.emb", 2, 2)
+    blocked = part_path(tmp_path / "a.emb", Part(2, 2))
     blocked.mkdir()
     with pytest.raises(MexmaError, match=r"process 2 of 2: .*no embedding store: not overwritten") as caught:
         in_two(long_corpus, tiny_encoder, tmp_path / "a.emb")
@@ -144,7 +144,7 @@ def test_killed_and_started_again_gives_the_same_bytes(
     with pytest.raises(MexmaError, match="process 1 of 2 was ended by SIGKILL"):
         in_two(corpus, tiny_encoder, output)
     assert not output.exists()
-    kept = (in_work(part_path(output, 1, 2)) / "vectors-00000.npy").stat().st_ino
+    kept = (in_work(part_path(output, Part(1, 2))) / "vectors-00000.npy").stat().st_ino
     forks_of_launchers(monkeypatch, SMALL_SHARDS)
     store = in_two(corpus, tiny_encoder, output)
     assert (store.path / "vectors-00000.npy").stat().st_ino == kept, "whole shards are not made again"

@@ -18,7 +18,7 @@ from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingStore, Source
-from mexma_cli.store.layout import part_path, part_rows
+from mexma_cli.store.layout import Part, part_path
 from tests.stores import content, embedding_writer, flip
 
 ROWS, DIM, OF = 41, 8, 4
@@ -44,8 +44,8 @@ def write(
 
 
 def write_part(folder: Path, number: int, of: int = OF, **other: Any) -> EmbeddingStore:
-    rows = part_rows(number, of, ROWS)
-    return write(part_path(folder / "fra.emb", number, of), *rows, part=f"{number}/{of}", **other)
+    rows = Part(number, of).rows(ROWS)
+    return write(part_path(folder / "fra.emb", Part(number, of)), *rows, part=f"{number}/{of}", **other)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_what_does_not_go_together_is_refused(parts: list[EmbeddingStore], tmp_p
         assert not (tmp_path / "out.emb.partial").exists()
 
     refused([parts[0], parts[0]], "is given twice")
-    again = write(tmp_path / "again.emb", *part_rows(2, OF, ROWS), part=f"2/{OF}")
+    again = write(tmp_path / "again.emb", *Part(2, OF).rows(ROWS), part=f"2/{OF}")
     refused([*parts, again], "are both part 2/4")
     refused([parts[0], write_part(tmp_path, 2, of=3)], "one of 4 parts, .* one of 3")
     other = Source(path="other.txt", checksum="0", lines=ROWS)
