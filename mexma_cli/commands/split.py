@@ -97,7 +97,8 @@ def table(report: SplitReport, limits: dict[str, float]) -> str:
     from mexma_cli.stages.split.chunk import DOCUMENT_REASONS
     from mexma_cli.text.rules import RULES
 
-    rows = [["documents", f"{report.documents:,}", ""]]
+    rows = [["passed over", f"{count:,}", reason] for reason, count in report.passed_over.items()]
+    rows.append(["documents", f"{report.documents:,}", ""])
     rows += [[f"  repaired: {name}", f"{count:,}", ""] for name, count in report.repaired.items()]
     rows += [
         [f"  {name}", f"{count:,}", DOCUMENT_REASONS[name]]

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from mexma_cli.text.normalise import normal_form
+from mexma_cli.text.pages import decode_page
 
 _BREAKS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROLS = "".join(
@@ -21,11 +22,13 @@ _CONTROL = 1 << 15
 """The bit of characters in `_MAP`."""
 
 
-def decode(document: bytes) -> str | None:
-    """A document in UTF-8 as text, its line ends ``\\n``; None if it is not UTF-8."""
+def decode(document: bytes, charset: str | None = None) -> str | None:
+    """A document as text, its line ends ``\\n``; None if it is in no known encoding."""
     try:
-        text = document.decode("utf-8")
+        text = decode_page(document, charset, html=False) if charset else document.decode("utf-8")
     except UnicodeDecodeError:
+        text = None
+    if text is None:
         return None
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 

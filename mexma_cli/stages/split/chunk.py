@@ -19,6 +19,7 @@ from mexma_cli.stages.split.inputs import Chunk, RawDocument, Splitting
 from mexma_cli.text.identify import expected, identifier, in_other_language
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.near_duplicates import Signatures
+from mexma_cli.text.pages import decode_page
 from mexma_cli.text.repair import decode, repair
 from mexma_cli.text.rules import CODES, SentenceRules
 from mexma_cli.text.splitting import splitter
@@ -221,12 +222,12 @@ class ChunkWorker:
 
     def _text(self, document: RawDocument) -> tuple[str, str | None, str | None]:
         """A document's name, and its text or the reason why there is none."""
-        kind, name, content = document
+        kind, name, content, charset = document
         if content is None:
             return name, None, "too long"
         if kind == "html":
-            return name, *_extracted(content)
-        text = decode(content)
+            return name, *_extracted(decode_page(content, charset) or content)
+        text = decode(content, charset)
         if text is None:
             return name, None, "not UTF-8"
         return self._from_json(name, text) if kind == "jsonl" else (name, text, None)
@@ -248,7 +249,7 @@ class ChunkWorker:
         return name, plain, None
 
 
-def _extracted(page: bytes) -> tuple[str | None, str | None]:
+def _extracted(page: str | bytes) -> tuple[str | None, str | None]:
     """The text of an HTML page without its menus and the like, a paragraph a line."""
     from trafilatura import extract
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -18,6 +18,7 @@ from mexma_cli.errors import MexmaError, require
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
+from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces
 from mexma_cli.text.names import OTHER_FORMATS, label_of
@@ -25,7 +26,7 @@ from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
 KINDS: dict[str, Kind] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
-    ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc",
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc", ".wet": "warc", ".wat": "warc",
 }  # fmt: skip
 """Ending of a file's name, without that of its compression -> kind; all others are text."""
 
@@ -37,11 +38,15 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class RawDocument(NamedTuple):
-    """A document as it was read: bytes of a kind, under an id; without any if it is too long."""
+    """A document as it was read: bytes of a kind, under an id; without any if it is too long.
+
+    `charset` is the encoding that the header of HTTP states.
+    """
 
     kind: Kind
     name: str
     content: bytes | None
+    charset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,9 @@ class Chunk:
     def checksum(self) -> str:
         """xxh3_128 of the documents and their names."""
         digest = xxhash.xxh3_128()
-        for kind, name, content in self.documents:
-            digest.update(
-                f"{kind} {name} {-1 if content is None else len(content)}\n".encode(
-                    "utf-8", "backslashreplace"
-                )
-            )
+        for kind, name, content, charset in self.documents:
+            size = -1 if content is None else len(content)
+            digest.update(f"{kind} {name} {size} {charset}\n".encode("utf-8", "backslashreplace"))
             digest.update(content or b"")
         return digest.hexdigest()
 
@@ -93,7 +95,7 @@ class Splitting:
 
     def as_json(self) -> dict[str, Any]:
         """For reports and fingerprints."""
-        models = {"splitter", "splitter_model", "lid", "lid_model"}
+        models = {"splitter", "splitter_model", "lid", "lid_model", "error_pages"}
         return {
             "language": self.language,
             "limits": self.limits,
@@ -110,7 +112,8 @@ class Inputs:
     Attributes:
         files: As they are opened; ``-`` is stdin.
         names: How document ids call them: the path from the folder that all are in, without the compression.
-        passed_over: Files in folders that are no text, and other sides of Moses pairs, by reason.
+        passed_over: Files in folders that are no text, other sides of Moses pairs, and records of WARC files
+            that are no documents, by reason.
     """
 
     files: list[Path]
@@ -129,7 +132,8 @@ class Inputs:
             if found in ("warc", "html"):
                 require("trafilatura", "web", "HTML")
             if found == "warc":
-                yield from _warc(path, self.passed_over)
+                for page in read_pages(path, LONGEST, how.settings.error_pages, self.passed_over):
+                    yield RawDocument(*page)
             elif found == "tmx":
                 yield from _tmx(path, how.language, prefix)
             elif found == "html":
@@ -311,47 +315,3 @@ def _tmx(path: Path, language: str, prefix: str) -> Iterator[RawDocument]:
     _, pairs = Tmx().read_bytes(read_pieces(path, where), where, (language, UNSTATED))
     for number, pair in enumerate(pairs, 1):
         yield RawDocument("text", f"{prefix}{number}", pair.source.encode("utf-8"))
-
-
-def _warc(path: Path, passed_over: Counter[str]) -> Iterator[RawDocument]:
-    """The HTML pages among the responses of a WARC file, under their addresses."""
-    require("fastwarc", "web", "WARC")
-    from fastwarc.warc import ArchiveIterator, WarcRecordType
-
-    where = label_of(path)
-    records = ArchiveIterator(
-        cast(Any, _Stream(read_pieces(path, where))), record_types=WarcRecordType.response, parse_http=True
-    )
-    while True:
-        try:
-            record = next(records, None)
-            if record is None:
-                return
-            body = record.reader.read(LONGEST + 1)
-        except OSError as error:
-            raise MexmaError(f"{where} is damaged or no WARC: {error}") from None
-        name = str(record.headers.get("WARC-Target-URI") or record.record_id)
-        if len(body) < min(record.content_length, LONGEST + 1):
-            raise MexmaError(f"{where} is cut short, in {name}", "fetch it again")
-        if "html" in (record.http_content_type or "html"):
-            yield RawDocument("html", name, None if len(body) > LONGEST else body)
-        else:
-            passed_over["responses that are no HTML"] += 1
-
-
-class _Stream:
-    """Pieces of a file as fastwarc reads one."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest, self._place = pieces, b"", 0
-
-    def read(self, size: int = -1) -> bytes:
-        assert size >= 0
-        while len(self._rest) < size and (piece := next(self._pieces, b"")):
-            self._rest += piece
-        found, self._rest = self._rest[:size], self._rest[size:]
-        self._place += len(found)
-        return found
-
-    def tell(self) -> int:
-        return self._place

@@ -145,7 +145,11 @@ def split(
         codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
         if not report.documents:
-            raise MexmaError(f"{', '.join(inputs.names[:3])}: there are no documents", "are the files empty?")
+            reasons = [f"{count:,} {reason}" for reason, count in inputs.passed_over.most_common(5)]
+            raise MexmaError(
+                f"{', '.join(inputs.names[:3])}: there are no documents",
+                f"passed over: {', '.join(reasons)}" if reasons else "are the files empty?",
+            )
         with together():
             write_chunks(outputs.files, _texts(found, codes, how.rejects))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)

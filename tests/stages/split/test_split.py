@@ -130,33 +130,14 @@ def test_jsonl_and_tmx(tmp_path: Path, out: Path) -> None:
     assert out.read_text("utf-8").splitlines() == [ONE, TWO]
 
 
-def test_pages_and_warc(tmp_path: Path, out: Path) -> None:
-    pytest.importorskip("fastwarc")
+def test_pages(tmp_path: Path, out: Path) -> None:
     pytest.importorskip("trafilatura")
     paragraphs = "".join(f"<p>{ONE[:-1]} numéro {number}, et {TWO}</p>" for number in range(9))
-    page = f"<html><body><nav>Accueil</nav><article>{paragraphs}</article></body></html>".encode()
-    (tmp_path / "a.html").write_bytes(page)
-    run(tmp_path / "a.html", to=out)
-    assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
-
-    def record(kind: str) -> bytes:
-        body = (
-            f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(page)}\r\n\r\n".encode() + page
-        )
-        kinds = "WARC-Type: response\r\nContent-Type: application/http; msgtype=response"
-        head = f"{kinds}\r\nWARC-Target-URI: http://x/{kind}\r\nContent-Length: {len(body)}"
-        dates = "WARC-Record-ID: <urn:uuid:0>\r\nWARC-Date: 2024-01-01T00:00:00Z"
-        return f"WARC/1.0\r\n{head}\r\n{dates}\r\n\r\n".encode() + body + b"\r\n\r\n"
-
-    warc = record("text/html") + record("image/png")
-    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(warc))
-    report = run(tmp_path / "a.warc.gz", to=out)
-    assert {row[0] for row in rows(out.with_name("fra.docs"))} == {"http://x/text/html"}
-    assert report.passed_over == {"responses that are no HTML": 1}
-    for name, content in {"a.warc": warc[:-300], "b.warc.gz": gzip.compress(warc)[:-30]}.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(MexmaError, match="cut short"):
-            run(tmp_path / name, to=out)
+    page = f"<meta charset=latin1><body><nav>Accueil</nav><article>{paragraphs}</article></body></html>"
+    for encoding in ("utf-8", "cp1252"):
+        (tmp_path / "a.html").write_bytes(f"<html>{page}".encode(encoding))
+        run(tmp_path / "a.html", to=out)
+        assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
 
 
 def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:

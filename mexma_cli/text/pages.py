@@ -1,0 +1,210 @@
+"""Web pages as HTTP and HTML hold them: unpacked, and decoded as browsers decode them.
+
+Names of encodings are those of the Encoding Standard (https://encoding.spec.whatwg.org), in which iso-8859-1
+and ascii are names of windows-1252.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from functools import lru_cache
+
+import zstandard
+
+_LABELS = {
+    "sloppy-windows-1252": "ansi_x3.4-1968 ascii cp1252 cp819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
+    "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
+    "sloppy-windows-1254": "cp1254 iso-8859-9 iso8859-9 iso88599 iso_8859-9 l5 latin5 windows-1254 x-cp1254",
+    "utf-8": "unicode-1-1-utf-8 utf8 utf-8 x-unicode20utf8",
+    "utf-16-le": "utf-16 utf-16le unicode ucs-2 iso-10646-ucs-2",
+    "gb18030": "gb18030 chinese csgb2312 gb2312 gb_2312 gb_2312-80 gbk x-gbk",
+    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "cp932": "shift_jis shift-jis sjis x-sjis ms_kanji ms932 windows-31j csshiftjis",
+    "cp949": "euc-kr euckr korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949 cseuckr",
+    "cp874": "tis-620 iso-8859-11 iso8859-11 dos-874 windows-874",
+    "mac_roman": "macintosh mac x-mac-roman csmacintosh",
+    "mac_cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "euc_jp": "euc-jp x-euc-jp",
+    "iso8859_8": "iso-8859-8-i logical visual",
+}
+"""Python's codec -> labels for which it is not what Python takes for these, or which Python does not know."""
+_CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
+_SLOPPY = frozenset({"cp1250", "cp1251", "cp1253", "cp1255", "cp1256", "cp1257", "cp1258"})
+"""Codecs in which bytes without a character are control characters to browsers, and errors to Python."""
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SEVERAL_BYTES = ("big5", "cp932", "cp949", "euc", "gb", "hz", "iso2022", "johab", "shift", "utf")
+"""How the names of codecs begin in which a character may be several bytes."""
+_HEAD = 4096
+"""Bytes of a page in which it states its encoding."""
+_STATED = re.compile(
+    rb"<meta[^>]{1,500}?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)|^\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'>]+)",
+    re.IGNORECASE,
+)
+_SURELY_UTF8 = 16
+"""Bytes after the first of characters in UTF-8: no text that is in another encoding has so many by chance."""
+_PIECE = 1 << 16
+_CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?(?:\n|\Z)")
+_LINE_END = re.compile(rb"\r?\n|\r?$")
+
+
+@lru_cache(maxsize=1024)
+def codec_of(label: str) -> str | None:
+    """Python's codec for an encoding by any of its names, as browsers understand them; None if none is."""
+    import ftfy.bad_codecs  # noqa: F401 - which registers the sloppy codecs
+
+    label = label.strip().lower()
+    name = _CODECS.get(label) or _CODECS.get(label.replace("_", "-"))
+    try:
+        found = codecs.lookup(name or label)
+    except (LookupError, ValueError):  # also a name with a NUL
+        return None
+    if not found._is_text_encoding or found.name in ("idna", "punycode", "undefined", "utf-7"):
+        return None
+    return f"sloppy-windows-{found.name[2:]}" if found.name in _SLOPPY else found.name
+
+
+def decode_page(content: bytes, charset: str | None = None, html: bool = True) -> str | None:
+    """A page as text.
+
+    A byte order mark says its encoding, else the header of HTTP, else the page itself. One that is UTF-8 in
+    spite of what is stated is read as UTF-8. Bytes that the encoding does not have become U+FFFD.
+
+    Args:
+        charset: The encoding in the header of HTTP.
+        html: Whether it may state its encoding in an element `meta`.
+
+    Returns:
+        None if nothing says the encoding and it is not UTF-8.
+    """
+    for mark, codec in _MARKS:
+        if content.startswith(mark):
+            return content[len(mark) :].decode(codec, "replace")
+    stated = codec_of(charset) if charset else None
+    if stated is None and html and (match := _STATED.search(content[:_HEAD])):
+        stated = codec_of((match[1] or match[2]).decode("latin-1"))
+        if stated and stated.startswith("utf-16"):
+            stated = "utf-8"  # or these words could not have been read
+    text = _utf8(content)
+    if text is not None and (
+        stated in (None, "utf-8")
+        or len(content) - len(text) >= _SURELY_UTF8
+        or (len(text) < len(content) and not stated.startswith(_SEVERAL_BYTES))
+    ):
+        return text
+    if stated is None:
+        return None
+    try:
+        return content.decode(stated)
+    except UnicodeDecodeError:
+        return text if text is not None else content.decode(stated, "replace")
+
+
+def _utf8(content: bytes) -> str | None:
+    """A text in UTF-8, whose last character may be cut; None if it is not."""
+    try:
+        return codecs.utf_8_decode(content, "strict", False)[0]
+    except UnicodeDecodeError:
+        return None
+
+
+def unchunked(body: bytes) -> bytes:
+    """A body that was sent in chunks (RFC 9112, 7.1), without their sizes; as it is if it has none.
+
+    Archives state the header of a chunked body also where they have joined the chunks. Behind a size that is
+    none, all is taken as it is.
+    """
+    chunks: list[bytes] = []
+    place = 0
+    while place < len(body):
+        size = _CHUNK.match(body, place)
+        if size is None:
+            break
+        end = size.end() + int(size[1], 16)
+        after = _LINE_END.match(body, end) if end <= len(body) else None
+        # A body that is cut short ends in a chunk; text that begins with a number is no such body.
+        if not chunks and after is None and (end <= len(body) or not _is_page(body[size.end() :])):
+            return body
+        if end == size.end():
+            return b"".join(chunks)
+        chunks.append(body[size.end() : end])
+        place = after.end() if after else end
+    return b"".join([*chunks, body[place:]])
+
+
+def _is_page(start: bytes) -> bool:
+    return start.lstrip().startswith((b"<", b"\x1f\x8b"))
+
+
+def unpacked(body: bytes, encodings: str, limit: int) -> bytes | None:
+    """A body without the compressions that `Content-Encoding` names, and that it has.
+
+    Args:
+        limit: Bytes after which no more are unpacked.
+
+    Returns:
+        None for a compression that is not known, or damaged from its first byte on. Of a body that is cut
+        short comes what is there.
+    """
+    for name in reversed(encodings.lower().split(",")):
+        found = _unpacked(body, name.strip().removeprefix("x-"), limit) if body else b""
+        if found is None:
+            return None
+        body = found
+    return body
+
+
+def _unpacked(body: bytes, name: str, limit: int) -> bytes | None:
+    if name in ("", "identity", "none", "utf-8"):
+        return body
+    if name == "gzip":
+        return _inflated(body, 31, limit) if body.startswith(b"\x1f\x8b") else body
+    if name == "deflate":  # with the header of zlib, as the standard says, or without
+        found = _inflated(body, 15, limit) or _inflated(body, -15, limit)
+        return body if found is None and _utf8(body) is not None else found
+    if name == "zstd":
+        if not body.startswith(zstandard.FRAME_HEADER):
+            return body
+        unpacking = zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True)
+        try:
+            return unpacking.read(limit)
+        except zstandard.ZstdError:
+            return None
+    return _from_brotli(body, limit) if name == "br" else None
+
+
+def _inflated(body: bytes, bits: int, limit: int) -> bytes | None:
+    """All members of a gzip body, or one of deflate, up to where it is damaged."""
+    found = b""
+    while body and len(found) < limit:
+        unpacking = zlib.decompressobj(bits)
+        try:
+            for start in range(0, len(body), _PIECE):
+                found += unpacking.decompress(body[start : start + _PIECE], limit + 1 - len(found))
+                if unpacking.eof or len(found) > limit:
+                    break
+        except zlib.error:
+            return found or None
+        body = unpacking.unused_data + body[start + _PIECE :] if unpacking.eof and bits == 31 else b""
+        if not body.startswith(b"\x1f\x8b"):
+            break
+    return found[:limit]
+
+
+def _from_brotli(body: bytes, limit: int) -> bytes | None:
+    import brotli  # of the extra `web`
+
+    unpacking = brotli.Decompressor()
+    found = b""
+    try:
+        found = unpacking.process(body, output_buffer_limit=limit)
+        while len(found) < limit and (more := unpacking.process(b"", output_buffer_limit=limit - len(found))):
+            found += more
+    except brotli.error:
+        pass
+    return found[:limit] or (body if _utf8(body) is not None else None)
