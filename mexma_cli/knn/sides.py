@@ -65,9 +65,8 @@ class Side:
         piece = max(1, min(len(self), _SAMPLE) // 8)
         starts = np.unique(np.linspace(0, max(len(self) - piece, 0), 8).astype(int)).tolist()
         rows = np.concatenate([self.raw(start, start + piece) for start in starts])
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        usable = np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)
-        sample: np.ndarray = rows[usable] / norms[usable]
+        sample: np.ndarray = rows[units.directed(rows)]
+        units.unit_rows(sample)
         return sample
 
     def centre(self) -> np.ndarray:

@@ -47,6 +47,12 @@ def unit_rows(rows: np.ndarray) -> int:
     return -1
 
 
+def directed(rows: np.ndarray) -> np.ndarray:
+    """Which rows, float [n, d], have a direction and so a cosine, whatever their length: bool [n]."""
+    found: np.ndarray = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+    return found
+
+
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Dot products of pairs of unit vectors, float32 [p]; exact, then rounded.
 

@@ -381,6 +381,8 @@ class EmbeddingWriter:
         with np.errstate(over="ignore"):
             stored = np.asarray(vectors).astype(self._settings.dtype)
         good = np.isfinite(stored).all(axis=1)
+        if stored.dtype == np.float16:
+            good &= stored.any(axis=1) | ~np.asarray(vectors).any(axis=1)
         if not good.all():
             row = int(np.argmin(good))
             line = self._first_line + self.rows_done + row

@@ -1,4 +1,5 @@
-"""Lines of text files: plain, gz, bz2, xz, zst, in a zip or stdin, strictly UTF-8, split at ``\\n`` only.
+"""Lines of text files: plain, gz, bz2, xz, zst, in a zip or stdin, strictly UTF-8, split at ``\\n`` only
+(at ``\\r`` in a text that has no other line ends).
 
 Line numbers are what aligns files with each other, so a line is never dropped or joined here: an empty
 line is a line. Line numbers and byte positions in messages count from 1.
@@ -40,6 +41,7 @@ LINE_LIMIT = 1 << 20
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
+_WITHOUT_LINE_FEED = 16 << 20
 _LONGEST = 64 << 20
 """Longest line whose length is counted for the message."""
 _ZIP = b"PK\x03\x04"
@@ -106,7 +108,7 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
 
 
 def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:
-    """The lines of a file (``-``: stdin) without their line ends (``\\n`` or ``\\r\\n``).
+    """The lines of a file (``-``: stdin) without their line ends (see `with_line_feeds`).
 
     All bytes on the way go into `digest`.
 
@@ -197,9 +199,10 @@ def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int,
             if size >= limit:
                 share = position / _size(path)
                 return round(lines / share), round(size / share), False
-            lines, size, last = lines + piece.count(b"\n"), size + len(piece), piece[-1:]
+            lines += piece.count(b"\n") or piece.count(b"\r")
+            size, last = size + len(piece), piece[-1:]
             position = file.tell()
-    return lines + (last not in (b"", b"\n")), size, True
+    return lines + (last not in (b"", b"\n", b"\r")), size, True
 
 
 def _size(path: Path | Member) -> int:
@@ -274,7 +277,7 @@ def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> 
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
     is_utf8 = False  # known of a block before, which was more than ASCII
-    pieces = iter(pieces)
+    pieces = with_line_feeds(pieces)
     for piece in pieces:
         if digest is not None:
             digest.update(piece)
@@ -297,6 +300,21 @@ def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> 
     if rest:
         _refuse_broken(rest, where, before, is_utf8)
         yield rest
+
+
+def with_line_feeds(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same pieces; of a text whose lines all end with ``\\r``, as on old Macs, with ``\\n`` for them.
+
+    So is one without any ``\\n`` in its first 16 MiB, or at all.
+    """
+    pieces = iter(pieces)
+    start: list[bytes] = []
+    while sum(map(len, start)) < _WITHOUT_LINE_FEED and (piece := next(pieces, b"")):
+        start.append(piece)
+        if b"\n" in piece:
+            yield from chain(start, pieces)
+            return
+    yield from (piece.replace(b"\r", b"\n") for piece in chain(start, pieces))
 
 
 def read_pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:

@@ -50,6 +50,25 @@ def test_laser_raw_vectors_in_laser_pairs_out(tmp_path: Path) -> None:
         assert list(ours.values()) == sorted(ours.values(), reverse=True)
 
 
+@pytest.mark.parametrize("length", [2.0**100, 2.0**-100])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_vectors_of_any_length_have_their_direction(length: float, tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(2, 6, 8))
+    vectors[1] += vectors[0]
+    found = {}
+    for name, scale in (("one", 1.0), ("other", length)):
+        (folder := tmp_path / name).mkdir()
+        pair = [
+            raw_store(folder, side, [f"{side}{n}" for n in range(6)], scale * vectors[place])
+            for place, side in enumerate("st")
+        ]
+        mined = ok(run("mine", *pair, "-k", "2"))
+        assert mined.stderr.endswith("source: 6 lines; target: 6 lines\n")
+        scored = ok(run("score", *pair, "--scores-only", "--margin", "absolute"))
+        found[name] = mined.stdout, scored.stdout
+    assert found["one"] == found["other"] and len(found["one"][0].splitlines()) > 2
+
+
 def test_pairs_on_stdout_and_counts_on_stderr(pair: tuple[Path, Path]) -> None:
     result = ok(run("mine", *pair, "-k", "2", "--threshold", "1.5"))
     rows = [line.split("\t") for line in result.stdout.splitlines()]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.runs import JoinedRuns, SummedRuns, is_bag, run_encoder
+from mexma_cli.encoder.runs import JoinedRuns, SummedRuns, is_bag, run_encoder, stored_vectors
 from tests.examples import demo_pairs
 
 
@@ -42,6 +42,15 @@ def test_sums_give_minis_vectors_of_the_joined_text(mini: SentenceEncoder) -> No
     np.testing.assert_allclose(summed, joined, atol=1e-3)
     np.testing.assert_allclose(runs(starts, sizes), texts(starts, sizes), atol=1e-3)
     np.testing.assert_allclose(np.linalg.norm(summed[np.invert(blank)], axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_stored_vectors_of_any_length_have_length_one() -> None:
+    vectors = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+    wanted = stored_vectors(["a", "b", "c"], vectors)
+    np.testing.assert_allclose(np.linalg.norm(wanted, axis=1), 1, atol=1e-6)
+    scaled = vectors * np.float32([[2.0**100], [2.0**-100], [1]])
+    np.testing.assert_array_equal(stored_vectors(["a", "b", "c"], scaled), wanted)
 
 
 def test_which_encoders_are_bags(mini: SentenceEncoder, tiny: SentenceEncoder) -> None:

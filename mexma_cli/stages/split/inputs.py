@@ -20,7 +20,7 @@ from mexma_cli.languages import UNSTATED, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces
+from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
 from mexma_cli.text.names import OTHER_FORMATS, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
@@ -268,7 +268,7 @@ def _gathered(lines: list[bytes], size: int, kind: Kind, name: str) -> RawDocume
 def _lines(path: Path) -> Iterator[bytes | None]:
     """The lines of a file, however it is encoded; None for one that is longer than `LONGEST`."""
     rest, too_long = b"", False
-    for piece in _checked_pieces(path):
+    for piece in with_line_feeds(_checked_pieces(path)):
         *lines, last = piece.split(b"\n")
         if lines:
             lines[0] = rest + lines[0]

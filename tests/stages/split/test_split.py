@@ -92,6 +92,15 @@ def test_lines_in_which_nothing_can_be_seen_are_empty(tmp_path: Path, out: Path)
     assert out.read_text("utf-8").splitlines() == [ONE, TWO]
 
 
+def test_old_macs_line_ends(tmp_path: Path, out: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_bytes(f"{ONE}\r{TWO}\r\r{ONE}x\r".encode())
+    for unit, names in {"line": ["1", "2", "4"], "blank": ["1", "1", "4"], "file": ["a.txt"] * 3}.items():
+        run(text, to=out, document=unit)
+        assert out.read_text("utf-8").splitlines() == [ONE, TWO, f"{ONE}x"]
+        assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
+
+
 def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     folder = tmp_path / "in"
     (folder / "b" / ".hidden").mkdir(parents=True)
