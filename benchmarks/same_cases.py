@@ -429,7 +429,7 @@ shards/all.emb
         split text/documents/both.tmx --lang spa -o split/tmx.txt
         split text/documents/pages --lang spa -o split/html.txt --rejects split/html.rejects
         split text/documents/pages.warc.gz --lang spa -o split/warc.txt
-        split text/documents/pages.warc.gz --lang spa --error-pages -o split/errors.txt
+        split text/documents/pages.warc.gz --lang spa --error-pages --keep-html -o split/errors.txt
         split text/jonah/fra --lang fra -o split/jonah.txt --lid heliport --on near-duplicate=0.6
         split text/dirty.txt --lang spa -o split/dirty.txt --rejects split/dirty.rejects --off language
         split text/dirty.txt --lang spa -o split/lid.txt --lid-model text/lid.bin

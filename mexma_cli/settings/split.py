@@ -23,6 +23,8 @@ class SplitSettings(RuleSettings):
     """JSONL: the field of the document's id."""
     error_pages: Annotated[bool, Option()] = False
     """WARC: pages of errors and redirects, such as those with HTTP status 404, are documents, too."""
+    keep_html: Annotated[bool, Option()] = False
+    """Leave tags and entities of HTML in the text, for the rule html."""
     splitter: Annotated[Literal["auto", "sentencex", "moses", "sat"], Option()] = "auto"
     """auto: sentencex or Moses' rules, whichever is better for the language. sat: wtpsplit's SaT."""
     splitter_model: Annotated[str | None, Option(metavar="FOLDER")] = None

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from mexma_cli.text.markup import without_entities, without_tags
 from mexma_cli.text.normalise import normal_form
 from mexma_cli.text.pages import decode_page
 
@@ -33,15 +34,17 @@ def decode(document: bytes, charset: str | None = None) -> str | None:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def repair(texts: Sequence[str], repaired: Counter[str]) -> list[str]:
+def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False) -> list[str]:
     """Texts as people meant them, in NFC.
 
-    Mojibake (UTF-8 that was read as another encoding) and entities of HTML are repaired by ftfy (Speer,
-    2019). Control characters, soft hyphens and invisible spaces are removed; the control characters that
-    end lines or pages become line ends. Nothing else changes: text that needs no repair comes back as it is.
+    Tags and entities of HTML are taken out, also those that are escaped once more. Mojibake (UTF-8 that was
+    read as another encoding) is repaired by ftfy (Speer, 2019). Control characters, soft hyphens and
+    invisible spaces are removed; the control characters that end lines or pages become line ends. Nothing
+    else changes: text that needs no repair comes back as it is.
 
     Args:
-        repaired: Counts the texts that were repaired: `entities`, `mojibake`, `control`, `composed`.
+        repaired: Counts the texts that were repaired: `tags`, `entities`, `mojibake`, `control`, `composed`.
+        keep_html: Leave tags and entities.
     """
     found = list(texts)
 
@@ -51,8 +54,8 @@ def repair(texts: Sequence[str], repaired: Counter[str]) -> list[str]:
             repaired[name] += 1
 
     for place, text in enumerate(found):
-        if "&" in text:
-            change("entities", place, _without_entities(text))
+        if ("&" in text or "<" in text) and not keep_html:
+            found[place] = _without_html(text, repaired)
     for place in np.flatnonzero(_marks(found, mojibake=True)).tolist():
         change("mojibake", place, _without_mojibake(found[place]))
     for place in np.flatnonzero(_marks(found, mojibake=False)).tolist():
@@ -63,10 +66,21 @@ def repair(texts: Sequence[str], repaired: Counter[str]) -> list[str]:
     return found
 
 
-def _without_entities(text: str) -> str:
-    from ftfy.fixes import unescape_html
-
-    return str(unescape_html(text))
+def _without_html(text: str, repaired: Counter[str]) -> str:
+    tagless = without_tags(text)
+    once = without_entities(tagless)
+    # Where all tags are escaped, they are markup that was escaped as a whole, and not text about HTML.
+    tagless_twice = without_tags(once) if tagless == text else once
+    plain = without_entities(tagless_twice)
+    repaired.update(
+        name
+        for name, changed in (
+            ("tags", tagless != text or tagless_twice != once),
+            ("entities", once != tagless or plain != tagless_twice),
+        )
+        if changed
+    )
+    return plain
 
 
 def _without_mojibake(text: str) -> str:

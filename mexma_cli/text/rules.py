@@ -30,6 +30,7 @@ from mexma_cli.text.characters import (
 from mexma_cli.text.copies import copy_reason
 from mexma_cli.text.hashes import fold
 from mexma_cli.text.lines import is_blank
+from mexma_cli.text.markup import MARKUP
 from mexma_cli.text.numbers import shared_numbers
 
 Limits = Mapping[str, float]
@@ -120,7 +121,7 @@ _LETTERS = {"Hans": 3.0, "Hant": 3.0, "Jpan": 2.2, "Hang": 2.0}
 """Letters that a character counts for in the ratio of lengths: in news with English, lengths then agree."""
 
 _MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
-_HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
+_HTML = re.compile(MARKUP)
 _URL = re.compile(r"https?://|www\.[a-z0-9-]+\.|(?<![\w.+-])[\w.+-]++@[\w-]+\.[a-z]{2,}", re.IGNORECASE)
 _WORDS_THAT_REPEAT = 10
 """Words that a sentence has at least, before it can be too much of the same."""

@@ -46,6 +46,14 @@ def test_entities_controls_and_accents() -> None:
     assert repaired("e\u0301") == ("é", {"composed": 1})
 
 
+def test_html_is_taken_out() -> None:
+    assert repaired("<b>Tom</b> &amp; Jerry") == ("Tom & Jerry", {"tags": 1, "entities": 1})
+    assert repaired("L&amp;eacute;t&amp;#233;&nbsp!") == ("Lété !", {"entities": 1})
+    assert repaired("&lt;p&gt;un&lt;/p&gt;") == ("\nun\n", {"tags": 1, "entities": 1})
+    assert repaired("<p>Mit &lt;b&gt; fett.</p>")[0] == "\nMit <b> fett.\n", "text about HTML"
+    assert repair(["<b>a &amp; b</b>"], Counter(), keep_html=True) == ["<b>a &amp; b</b>"]
+
+
 def test_line_ends_and_what_is_no_utf8() -> None:
     assert decode(b"a\r\nb\rc\n") == "a\nb\nc\n"
     assert decode("é".encode("latin-1")) is None

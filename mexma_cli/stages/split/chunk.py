@@ -156,7 +156,7 @@ class ChunkWorker:
         counts: Counter[str] = Counter(documents=len(chunk.documents))
         found = list(map(self._text, chunk.documents))
         names = [" ".join(name.split()) or "-" for name, _, _ in found]
-        texts = repair([text or "" for _, text, _ in found], counts)
+        texts = repair([text or "" for _, text, _ in found], counts, self._settings.keep_html)
         codes = [0] * len(texts)
         for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
             if reason or is_blank(text):

@@ -95,7 +95,7 @@ class Splitting:
 
     def as_json(self) -> dict[str, Any]:
         """For reports and fingerprints."""
-        models = {"splitter", "splitter_model", "lid", "lid_model", "error_pages"}
+        models = {"splitter", "splitter_model", "lid", "lid_model", "error_pages", "keep_html"}
         return {
             "language": self.language,
             "limits": self.limits,

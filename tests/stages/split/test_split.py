@@ -149,6 +149,26 @@ def test_pages(tmp_path: Path, out: Path) -> None:
         assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
 
 
+def test_html_is_taken_out_of_text(tmp_path: Path, out: Path) -> None:
+    text = (
+        f"<p class='a'>{ONE[:9]}<b>{ONE[9:]}</b></p><div>{TWO}<br/>Si a &lt; b, je t&rsquo;aime &lt;3.</div>"
+    )
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "u", "text": text}) + "\n")
+    (tmp_path / "b.txt").write_text(f"{ONE}\n", "utf-8")
+    report = run(tmp_path / "a.jsonl", tmp_path / "b.txt", to=out, off=("duplicate",))
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO, "Si a < b, je t’aime <3.", ONE]
+    stripped = f"\n{ONE}\n\n{TWO} Si a < b, je t’aime <3.\n"
+    places = rows(out.with_name("fra.docs"))
+    assert [stripped[int(start) : int(end)] for name, start, end in places if name == "u"] == [
+        ONE,
+        TWO,
+        "Si a < b, je t’aime <3.",
+    ]
+    assert report.repaired == {"tags": 1, "entities": 1}
+    kept = run(tmp_path / "a.jsonl", to=out, off=("duplicate",), keep_html="true")
+    assert kept.repaired == {} and kept.kept == 0 and list(kept.dropped) == ["html"]
+
+
 def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
     menu = "Accueil du site et plan du site."
     lines = [
@@ -157,7 +177,7 @@ def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
         ("Er kam gestern in das Haus meiner Mutter.", "language"),
         ("12 345 678 910 11", "digits"),
         ("Он пришёл в дом моей матери.", "script"),
-        ("Il est <b>venu</b> dans la maison.", "html"),
+        ("Il est <verbe>venu</verbe> dans la maison.", "html"),
         ("a", "short"),
         *[(menu, "boilerplate")] * 4,
         ("Il est venu dans la maison de ma mère, Jean.", None),
