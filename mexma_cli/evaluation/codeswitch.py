@@ -14,6 +14,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import filled_lines, parsed, read_aligned, read_sentences
 from mexma_cli.files import fingerprint, whole_file, write_json_atomic
+from mexma_cli.settings.evaluate import Switching
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
 
@@ -23,20 +24,6 @@ HINT = "MUSE's dictionaries (github.com/facebookresearch/MUSE, de-en.txt): a wor
 
 Dictionary = dict[str, tuple[str, ...]]
 """Words in lower case to their translations."""
-
-
-@dataclass(frozen=True)
-class Switching:
-    """How a set is made.
-
-    Attributes:
-        count: Sentences to draw; fewer where there are fewer.
-        rate: Probability with which a word that the dictionary has is replaced.
-    """
-
-    count: int = 1000
-    rate: float = 0.5
-    seed: int = 42
 
 
 @dataclass(frozen=True)
@@ -109,7 +96,7 @@ def code_switched(
             f"none of {len(source):,} sentences has a word of the dictionary",
             "is it from the text's language? Words are what stands between spaces and punctuation",
         )
-    drawn = np.random.default_rng(settings.seed).permutation(len(usable))[: settings.count]
+    drawn = np.random.default_rng(settings.seed).permutation(len(usable))[: settings.sentences]
     rows = [usable[place] for place in sorted(drawn.tolist())]
     sentences, words, replaced = [], 0, 0
     for row in rows:
@@ -159,7 +146,7 @@ def write_code_switched(
     for path, lines in zip(output_paths(output, code), (made.sentences, chosen), strict=True):
         with whole_file(path) as file:
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-    if len(made.rows) < settings.count:
+    if len(made.rows) < settings.sentences:
         has = counted(len(made.rows), "sentence has", "sentences have")
         log.warning("warning: only %s a word of the dictionary", has)
     log.info(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.xnli import CLASSES, Inference, InferenceData
 from mexma_cli.reporting.result import Result, describe
+from mexma_cli.settings.evaluate import FineTuning
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -38,17 +39,6 @@ TRAIN_PAIRS = 392_702
 
 OnStep = Callable[[int, float], object]
 """Called after every step with the pairs in it and its mean loss."""
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """The settings of DAP's Table 9."""
-
-    epochs: int = 2
-    batch: int = 256
-    learning_rate: float = 5e-5
-    max_tokens: int = 128
-    seed: int = 42
 
 
 @dataclass(frozen=True)
@@ -211,7 +201,7 @@ def evaluate(
     papers = FineTuning(learning_rate=settings.learning_rate, seed=settings.seed)
     whole = [row["pairs"] for row in rows] == [TEST_PAIRS] * LANGUAGES and pairs >= 0.98 * TRAIN_PAIRS
     benchmark = "xnli" if whole and settings == papers else None
-    return Result("xnli", described, files | asdict(settings), scores, rows, benchmark)
+    return Result("xnli", described, files | settings.model_dump(), scores, rows, benchmark)
 
 
 def measure(

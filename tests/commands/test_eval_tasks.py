@@ -300,7 +300,8 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
     import torch
 
     from mexma_cli.evaluation.readers.xnli import CLASSES, Inference
-    from mexma_cli.evaluation.xnli import FineTuning, PairClassifier, fine_tune
+    from mexma_cli.evaluation.xnli import PairClassifier, fine_tune
+    from mexma_cli.settings.evaluate import FineTuning
 
     labels = list(ENDINGS)
     train = [f"The river is rising {n}.\t{ENDINGS[labels[n % 3]][0]}" for n in range(90)]
@@ -324,7 +325,7 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
     model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 128)
     premises, hypotheses = zip(*(line.split("\t") for line in train), strict=True)
     pairs = Inference(premises, hypotheses, np.array([labels.index(labels[n % 3]) for n in range(90)]))
-    fine_tune(model, pairs, FineTuning(6, 16, 3e-3))
+    fine_tune(model, pairs, FineTuning(epochs=6, batch=16, learning_rate=3e-3))
     right: dict[str, list[bool]] = {"en": [], "fr": []}
     with path.open(encoding="utf-8", newline="") as file, torch.inference_mode():
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):

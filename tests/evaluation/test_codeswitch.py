@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.codeswitch import Switching, code_switched, read_dictionary
+from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
+from mexma_cli.settings.evaluate import Switching
 
 SOURCE = ["Le chien mange.", "Où est le chat ?", "Rien ici", "", "Le chat, le chien !", "Le chien mange."]
 TARGET = ["The dog eats.", "Where is the cat?", "Nothing here", "x", "The cat, the dog!", "A dog eats."]
@@ -23,7 +24,7 @@ def test_the_dictionary(tmp_path: Path) -> None:
 
 
 def test_every_known_word_at_rate_1() -> None:
-    made = code_switched(SOURCE, TARGET, WORDS, Switching(10, 1.0, 0))
+    made = code_switched(SOURCE, TARGET, WORDS, Switching(sentences=10, rate=1.0, seed=0))
     assert made.rows == [0, 1, 4]  # nothing to replace in 2, 3 is empty, 5 is 0 again
     assert made.sentences[1] == "Où est le cat ?"
     assert made.sentences[0] in {"Le dog eats.", "Le hound eats."}
@@ -31,41 +32,44 @@ def test_every_known_word_at_rate_1() -> None:
 
 
 def test_one_word_at_rate_0() -> None:
-    made = code_switched(SOURCE, TARGET, WORDS, Switching(10, 0.0, 0))
+    made = code_switched(SOURCE, TARGET, WORDS, Switching(sentences=10, rate=0.0, seed=0))
     assert made.replaced == len(made.rows) == 3
     assert made.sentences[1] == "Où est le cat ?"
 
 
 def test_polysemous_words_get_any_translation() -> None:
     source = [f"chien {n}" for n in range(60)]
-    made = code_switched(source, source, WORDS, Switching(60, 0.5, 1))
+    made = code_switched(source, source, WORDS, Switching(sentences=60, rate=0.5, seed=1))
     assert {sentence.split()[0] for sentence in made.sentences} == {"dog", "hound"}
 
 
 def test_the_rate_is_one_of_words() -> None:
     source = [" ".join(["chat"] * 50) + f" {n}" for n in range(40)]
-    made = code_switched(source, source, WORDS, Switching(40, 0.3, 1))
+    made = code_switched(source, source, WORDS, Switching(sentences=40, rate=0.3, seed=1))
     assert 0.25 < made.replaced / (50 * 40) < 0.35
 
 
 def test_marks_and_elisions() -> None:
     found = code_switched(
-        ["l'école हिन्दी"], ["x"], {"école": ("school",), "हिन्दी": ("Hindi",)}, Switching(1, 1.0, 0)
+        ["l'école हिन्दी"],
+        ["x"],
+        {"école": ("school",), "हिन्दी": ("Hindi",)},
+        Switching(sentences=1, rate=1.0, seed=0),
     )
     assert found.sentences == ["l'school Hindi"]
 
 
 def test_nothing_to_replace() -> None:
     with pytest.raises(MexmaError, match="none of 6 sentences has a word of the dictionary"):
-        code_switched(SOURCE, TARGET, {"gato": ("cat",)}, Switching(5, 0.5, 0))
+        code_switched(SOURCE, TARGET, {"gato": ("cat",)}, Switching(sentences=5, rate=0.5, seed=0))
 
 
 @given(seed=st.integers(0, 2**31), count=st.integers(1, 12))
 def test_equal_seeds_give_equal_sets(seed: int, count: int) -> None:
     source = [f"le chien {n} mange le chat" for n in range(12)]
-    one = code_switched(source, source, WORDS, Switching(count, 0.5, seed))
-    assert one == code_switched(source, source, WORDS, Switching(count, 0.5, seed))
+    one = code_switched(source, source, WORDS, Switching(sentences=count, rate=0.5, seed=seed))
+    assert one == code_switched(source, source, WORDS, Switching(sentences=count, rate=0.5, seed=seed))
     assert len(one.rows) == count and one.rows == sorted(set(one.rows))
     assert all(text != source[row] for row, text in zip(one.rows, one.sentences, strict=True))
-    whole = code_switched(source, source, WORDS, Switching(12, 0.5, seed))
+    whole = code_switched(source, source, WORDS, Switching(sentences=12, rate=0.5, seed=seed))
     assert [whole.sentences[row] for row in one.rows] == one.sentences  # not a matter of the others

@@ -13,7 +13,8 @@ from transformers import AutoTokenizer, XLMRobertaForSequenceClassification
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.xnli import CLASSES, TEST, TRAIN, Inference, find, read_inference
-from mexma_cli.evaluation.xnli import FineTuning, PairClassifier, fine_tune
+from mexma_cli.evaluation.xnli import PairClassifier, fine_tune
+from mexma_cli.settings.evaluate import FineTuning
 
 
 def toy_pairs(count: int) -> Inference:
@@ -58,7 +59,7 @@ def test_equal_seeds_give_equal_losses(tiny_encoder: Path) -> None:
         torch.manual_seed(0)
         model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64)
         add = found.append
-        fine_tune(model, toy_pairs(30), FineTuning(1, 8), lambda _, loss, add=add: add(loss))
+        fine_tune(model, toy_pairs(30), FineTuning(epochs=1, batch=8), lambda _, loss, add=add: add(loss))
     assert losses[0] == losses[1] and len(losses[0]) == 4
 
 

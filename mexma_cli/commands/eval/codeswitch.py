@@ -9,6 +9,8 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 from mexma_cli.commands.options import output_option
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.evaluate import Switching
 
 
 @click.command("codeswitch")
@@ -25,34 +27,9 @@ from mexma_cli.commands.options import output_option
 @output_option(
     "DIR", "Folder of the files, which are replaced if they exist.", required=True, file_okay=False
 )
-@click.option(
-    "-n",
-    "--sentences",
-    "count",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Number of sentences.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the words in the dictionary that are replaced; at least one in a sentence.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=42,
-    show_default=True,
-    metavar="N",
-    help="Seed of all choices.",
-)
+@options_of(Switching)
 def command(
-    source: Path, target: Path, dictionary: Path, lang: str, output: Path, count: int, rate: float, seed: int
+    source: Path, target: Path, dictionary: Path, lang: str, output: Path, settings: Switching
 ) -> None:
     """Make a code-switched retrieval set from a bitext (ORACLE paper, appendix C.1).
 
@@ -68,7 +45,7 @@ def command(
         -o codeswitched
       mexma eval leakage codeswitched --with runs/systems/meat-oracle
     """
-    from mexma_cli.evaluation.codeswitch import Switching, output_paths, write_code_switched
+    from mexma_cli.evaluation.codeswitch import output_paths, write_code_switched
     from mexma_cli.files import check_outside_stores
     from mexma_cli.languages import resolve
 
@@ -78,4 +55,4 @@ def command(
     check_inputs((source, target, dictionary))
     refuse_inputs(output_paths(output, code), (source, target, dictionary))
     check_outside_stores(output / code)
-    write_code_switched((source, target), dictionary, output, code, Switching(count, rate, seed))
+    write_code_switched((source, target), dictionary, output, code, settings)

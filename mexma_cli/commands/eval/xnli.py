@@ -8,6 +8,8 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.evaluate import FineTuning
 from mexma_cli.stages.embed.inputs import load_encoder
 
 PAIRS = "for sentences; here pairs are read, as the paper does it."
@@ -20,41 +22,8 @@ PAIRS = "for sentences; here pairs are read, as the paper does it."
     refuses=dict.fromkeys(("pooling", "max_tokens", "prefix"), PAIRS),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--epochs",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="Passes over MultiNLI.",
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    default=256,
-    show_default=True,
-    metavar="N",
-    help="Pairs in a step.",
-)
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
-    default=5e-5,
-    show_default=True,
-    metavar="RATE",
-    help="AdamW's rate; the DAP paper chose from 1e-5, 3e-5, 5e-5 and 7e-5.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=42,
-    show_default=True,
-    metavar="N",
-    help="Seed of the new layers and the order.",
-)
-def command(
-    session: Session, folder: Path, epochs: int, batch: int, learning_rate: float, seed: int
-) -> Result:
+@options_of(FineTuning)
+def command(session: Session, folder: Path, settings: FineTuning) -> Result:
     """Fine-tune on MultiNLI's English pairs, and test on XNLI's languages: accuracy in percent.
 
     As in Appendix C of the DAP paper: the encoder reads premise and hypothesis together (128 tokens at most),
@@ -73,14 +42,13 @@ def command(
     from mexma_cli.evaluation.readers.xnli import read_data
 
     data = read_data(folder)
-    from mexma_cli.evaluation.xnli import FineTuning, evaluate
+    from mexma_cli.evaluation.xnli import evaluate
 
     encoder = load_encoder(session.choice.but(dtype="fp32"))
     precision = session.choice.precision
     if precision == "auto":
         precision = "bfloat16" if encoder.device.type == "cuda" else "float32"
-    settings = FineTuning(epochs, batch, learning_rate, seed=seed)
-    with progress(total=epochs * len(data.train.classes), desc="fine-tuning", unit="pair") as bar:
+    with progress(total=settings.epochs * len(data.train.classes), desc="fine-tuning", unit="pair") as bar:
 
         def on_step(pairs: int, loss: float) -> None:
             bar.update(pairs)
