@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import io
+import logging
 import re
 import traceback
 from pathlib import Path
@@ -120,6 +121,15 @@ def _at_work(error: BaseException) -> tuple[str, str]:
             named = {str(value) for value in values if isinstance(value, Path)}
     found = opened or named
     return place, found.pop() if len(found) == 1 else ""
+
+
+class NoteFormatter(logging.Formatter):
+    """Lines of a log, in which a warning says that it is one: nobody writes that into the message itself."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.levelno == logging.WARNING:
+            record.message = f"warning: {record.message}"
+        return super().formatMessage(record)
 
 
 def lines_of(error: BaseException) -> list[str]:

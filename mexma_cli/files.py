@@ -282,7 +282,7 @@ def remove(path: Path, but: Collection[str] = ()) -> None:
             raise
     except OSError as error:
         if os.path.lexists(path):
-            log.warning("warning: %s cannot be removed: %s", path, error.strerror)
+            log.warning("%s cannot be removed: %s", path, error.strerror)
 
 
 def _remove(path: Path, but: Collection[str]) -> None:
@@ -564,7 +564,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         try:
             if not hold(descriptor):
-                log.warning("warning: %s: no locks here, so see that nothing else writes there", folder)
+                log.warning("%s: no locks here, so see that nothing else writes there", folder)
         except BlockingIOError:
             raise MexmaError(
                 f"{folder}: another process is writing there", "wait for it, or end it first"

@@ -25,7 +25,15 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli import __version__
-from mexma_cli.errors import MexmaError, in_a_line, is_defect, lines_of, printable, visible
+from mexma_cli.errors import (
+    MexmaError,
+    NoteFormatter,
+    in_a_line,
+    is_defect,
+    lines_of,
+    printable,
+    visible,
+)
 from mexma_cli.lazy import LazyGroup
 
 COMMANDS = {
@@ -246,6 +254,10 @@ class RoadGroup(LazyGroup):
 class _Notes(logging.StreamHandler[TextIO]):
     """Our notes on stderr, above a progress bar and not at the end of its line."""
 
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.setFormatter(NoteFormatter())
+
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
@@ -271,7 +283,7 @@ class _LogFile(logging.FileHandler):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, encoding="utf-8", errors="backslashreplace", delay=True)
-        self.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        self.setFormatter(NoteFormatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         self.given, self._begun = path, False
 
     def format(self, record: logging.LogRecord) -> str:
@@ -290,7 +302,7 @@ class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         """The disk is full: say so once, and go on without."""
         _close(self)
-        _LOGGER.warning("warning: %s: %s; it gets no more notes", self.given, sys.exc_info()[1])
+        _LOGGER.warning("%s: %s; it gets no more notes", self.given, sys.exc_info()[1])
 
     def check(self) -> None:
         """Refuse a file that is something else than a log of ours, or that could become part of a store.

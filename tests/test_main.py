@@ -203,7 +203,7 @@ def test_what_files_say_is_shown_and_not_obeyed(run_boom: Boom, tmp_path: Path) 
     """In errors, notes, wrong usage and tables, and in the log, and in JSON as JSON does it."""
     assert run_boom(raising(MexmaError(HOSTILE))).stderr == f"error: {SHOWN}\n"
     log = logging.getLogger("mexma_cli.boom")
-    noted = run_boom(lambda: log.warning("warning: %s", HOSTILE)).stderr
+    noted = run_boom(lambda: log.warning("%s", HOSTILE)).stderr
     assert noted == f"warning: {SHOWN}\n".replace("\\n", "\n")
     assert SHOWN.replace("\\n", "\n") in run_boom(raising(click.UsageError(HOSTILE))).stderr
     assert run_boom(lambda: click.echo(HOSTILE)).stdout == SHOWN.replace("\\n", "\n") + "\n"
@@ -211,6 +211,21 @@ def test_what_files_say_is_shown_and_not_obeyed(run_boom: Boom, tmp_path: Path) 
     assert said.isascii() and json.loads(said) == [HOSTILE]
     ok(run("--log-file", tmp_path / "log", "boom"))
     assert "\x9b" not in (tmp_path / "log").read_text()
+
+
+def test_a_warning_says_that_it_is_one_and_its_message_does_not(run_boom: Boom, tmp_path: Path) -> None:
+    log = logging.getLogger("mexma_cli.boom")
+
+    def body() -> None:
+        log.info("a note")
+        log.warning("few %s", "lines")
+
+    assert run_boom(body).stderr == "a note\nwarning: few lines\n"
+    ok(run("--log-file", tmp_path / "log", "boom"))
+    assert (tmp_path / "log").read_text().splitlines()[-1].endswith(" warning: few lines")
+    package = Path(main.__file__).parent
+    having = [path.name for path in package.rglob("*.py") if '"warning: ' in path.read_text("utf-8")]
+    assert having == ["errors.py"]  # the formatter
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -237,7 +252,7 @@ def test_no_line_of_a_message_is_long(raises: type[Exception], run_boom: Boom) -
     log = logging.getLogger("mexma_cli.boom")
 
     def body() -> None:
-        log.warning("warning: %s", "x" * 5000)
+        log.warning("%s", "x" * 5000)
         raise raises("y" * 5000)
 
     lines = run_boom(body).stderr.splitlines()

@@ -186,13 +186,13 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
         log.info("%s: %s, of which %s without a translation", name, counted(total, "sentence"), f"{alone:,}")
         if counts.empty[side]:
             empty = counted(counts.empty[side], "document")
-            log.warning("warning: %s of the %s in these pairs: no sentences", empty, name)
+            log.warning("%s of the %s in these pairs: no sentences", empty, name)
     if counts.dropped:
         names = {"kind": "not 1-1"}
         reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
         log.info("dropped: %s; written: %s", reasons, f"{counts.written:,}")
     if not counts.written:
-        log.warning("warning: nothing was aligned")
+        log.warning("nothing was aligned")
     if job.unaligned is not None:
         log.info(
             "the rest is in %s: mexma mine %s %s --within %s %s --document-pairs %s",

@@ -112,7 +112,7 @@ def _tell(found: NeighbourStore, k: int, seconds: float) -> None:
     for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
         if kept < k:
             there = counted(kept, "sentence")
-            log.warning("warning: %s has %s to search in, fewer than -k %s", other.path, there, k)
+            log.warning("%s has %s to search in, fewer than -k %s", other.path, there, k)
     log.info(
         "%s: neighbours of %s and %s rows in %.1f s",
         found.path,

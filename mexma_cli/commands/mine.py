@@ -159,10 +159,10 @@ def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.kept:
-            log.warning("warning: the %s has no sentence that can be mined", name)
+            log.warning("the %s has no sentence that can be mined", name)
         elif side.kept < settings.k:
-            few = "warning: the %s has %s, so neighbourhoods there are of as many, not of %s"
+            few = "the %s has %s, so neighbourhoods there are of as many, not of %s"
             log.warning(few, name, counted(side.kept, "sentence"), settings.k)
     if not count:
         above = "" if settings.threshold is None else f" above {settings.threshold}"
-        log.warning("warning: no pair was found%s", above)
+        log.warning("no pair was found%s", above)

@@ -71,7 +71,7 @@ def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
     for path in paths:
         log_of = path / LOG if (path / LOG).is_file() else path
         if once.setdefault(log_of.resolve(), path) is not path:
-            log.warning("warning: %s was named before: it is shown once", path)
+            log.warning("%s was named before: it is shown once", path)
     return tuple(once.values())
 
 

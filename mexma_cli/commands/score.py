@@ -125,10 +125,10 @@ def _report(scored: Scored, k: int, seconds: float) -> None:
         (scored.unusable, "with a vector that is zero or not a number"),
     ):
         if count:
-            log.warning("warning: %s %s without a score: nan", counted(count, "line"), reason)
+            log.warning("%s %s without a score: nan", counted(count, "line"), reason)
     if scored.fewest < k:
         log.warning(
-            "warning: neighbourhoods are of %s, since there are no %s to choose from",
+            "neighbourhoods are of %s, since there are no %s to choose from",
             counted(scored.fewest, "sentence"),
             k,
         )

@@ -123,10 +123,10 @@ def command(
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
     if hits.without:
         without = counted(hits.without, "query is", "queries are")
-        log.warning("warning: %s empty or without a usable vector: nan", without)
+        log.warning("%s empty or without a usable vector: nan", without)
     if hits.rows.shape[1] < top:
         there = counted(hits.rows.shape[1], "sentence")
-        log.warning("warning: the target has %s, fewer than -n %s", there, top)
+        log.warning("the target has %s, fewer than -n %s", there, top)
 
 
 def _typed(

@@ -89,7 +89,7 @@ def command(
         report = split(found, how, outputs, count, tuple(command_line()), bar)
     click.echo(table(report, limits), err=True)
     if not report.kept:
-        log.warning("warning: no sentence was kept, so %s is empty", output)
+        log.warning("no sentence was kept, so %s is empty", output)
 
 
 def table(report: SplitReport, limits: dict[str, float]) -> str:

@@ -268,7 +268,7 @@ def _tell_planted(planted: Planted, unlike: bool) -> None:
     )
     if unlike:
         log.warning(
-            "warning: the planted pairs score otherwise than the text's own translations, so they are of "
+            "the planted pairs score otherwise than the text's own translations, so they are of "
             "another kind: the share of them that comes back is not the text's recall, and has no interval"
         )
 

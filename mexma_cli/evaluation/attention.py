@@ -102,7 +102,7 @@ def evaluate(
         if found:
             rows.append({"language": language} | found)
         else:
-            log.warning("warning: %s is left out: none of its sentences has a token", language)
+            log.warning("%s is left out: none of its sentences has a token", language)
     if not rows:
         raise MexmaError(f"{source.folder}: no sentence has a token")
     measured = [key for key in rows[0] if key not in ("language", "sentences")]

@@ -148,7 +148,7 @@ def write_code_switched(
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     if len(made.rows) < settings.sentences:
         has = counted(len(made.rows), "sentence has", "sentences have")
-        log.warning("warning: only %s a word of the dictionary", has)
+        log.warning("only %s a word of the dictionary", has)
     log.info(
         "%s in %s, %s of %s words replaced (%.0f %%)",
         counted(len(made.rows), "sentence"),

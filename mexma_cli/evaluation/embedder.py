@@ -88,7 +88,7 @@ class Embedder:
             with whole_file(path) as file:
                 np.save(file, vectors)
         except (OSError, MexmaError) as error:  # the measurement does not need it
-            log.warning("warning: vectors are not kept in %s: %s", self.folder, error)
+            log.warning("vectors are not kept in %s: %s", self.folder, error)
         return vectors
 
     def takes(self, language: str) -> bool:

@@ -33,7 +33,7 @@ def taken(texts: Mapping[str, _T], embed: Embedder) -> dict[str, _T]:
         what = f"{embed.encoder.name!r} has no token for {counted(len(lacking), 'language')}"
         if len(lacking) == len(texts):
             raise MexmaError(f"{what}, and there are no others: {', '.join(lacking)}")
-        log.warning("warning: %s, left out: %s", what, ", ".join(lacking))
+        log.warning("%s, left out: %s", what, ", ".join(lacking))
     return {language: text for language, text in texts.items() if language not in lacking}
 
 

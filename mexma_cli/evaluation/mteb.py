@@ -108,7 +108,7 @@ def evaluate(
             rows += measure(encoder, task, cache and cache / "mteb")
         except MexmaError as error:
             failed = error
-            log.warning("warning: %s", error.message)
+            log.warning("%s", error.message)
     if failed and not rows:
         raise failed
     # STS22 has STS22:fr in it: a row that two of the tasks gave is one.

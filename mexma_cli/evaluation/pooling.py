@@ -83,7 +83,7 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
     for name in cls:
         if lacking := sum(None in both for both in zip(cls[name], uniform[name], strict=True)):
             lack = counted(lacking, "set is", "sets are")
-            log.warning("warning: %s: %s left out, where all cosines are equal", name, lack)
+            log.warning("%s: %s left out, where all cosines are equal", name, lack)
     rows: list[dict[str, Any]] = [
         {"measure": name}
         | dict(zip(KINDS, both or (None, None), strict=True))

@@ -107,7 +107,7 @@ def correlations(pairs: ScoredPairs, embed: Embed) -> Iterator[dict[str, Any]]:
             continue  # a part with one score correlates with nothing
         found = score_pairs(left[places], right[places], pairs.gold[places])
         if found["spearman"] is None:
-            log.warning("warning: %s, %s: all cosines are equal, which correlates with nothing", name, part)
+            log.warning("%s, %s: all cosines are equal, which correlates with nothing", name, part)
         yield {"data set": name, "part": part, "pairs": len(places)} | found
     if pairs.unscored:
         unscored = counted(pairs.unscored, "pair is", "pairs are")

@@ -132,7 +132,7 @@ class SlurmExecutor:
         )
         # Slurm forgets jobs that ended some time ago, and then says that their number is wrong.
         if asked.returncode and "Invalid job id" not in asked.stderr:
-            log.warning("warning: squeue: %s", asked.stderr.strip())
+            log.warning("squeue: %s", asked.stderr.strip())
             return None
         return set(asked.stdout.split())
 

@@ -18,7 +18,7 @@ import time
 import traceback
 from pathlib import Path
 
-from mexma_cli.errors import as_ours, in_a_line, is_defect, is_out_of_memory, lines_of
+from mexma_cli.errors import NoteFormatter, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.work import perform
 
@@ -79,7 +79,9 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    notes = logging.StreamHandler(sys.stderr)
+    notes.setFormatter(NoteFormatter("%(asctime)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[notes])
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
     parser.add_argument("--units", type=Path)

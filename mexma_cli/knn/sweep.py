@@ -92,7 +92,7 @@ def search(
     sweep = Sweep(sample, forward, backward, arithmetic_for(sample, (len(left), len(right)), k))
     sweep.run(place, journal, on_progress)
     if sweep.broken:
-        log.warning("warning: products here are less exact than they should be: once more in float32")
+        log.warning("products here are less exact than they should be: once more in float32")
         forward.fill(EMPTY)
         backward.fill(EMPTY)
         start = Place(place.rows, 0, 0)

@@ -76,4 +76,4 @@ def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None
         warnings.simplefilter("always")
         save(figure, path)
     if any("missing from font" in str(warning.message) for warning in caught):
-        log.warning("warning: %s has boxes for characters that no installed font of matplotlib has", path)
+        log.warning("%s has boxes for characters that no installed font of matplotlib has", path)

@@ -29,7 +29,7 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
     if source.manifest.clean != target.manifest.clean:
         both = (source, target) if source.manifest.clean else (target, source)
         log.warning(
-            "warning: %s was embedded with --clean and %s was not: translations may be further apart",
+            "%s was embedded with --clean and %s was not: translations may be further apart",
             *(store.path for store in both),
         )
 

@@ -172,7 +172,7 @@ class EmbeddingWriter:
             own = list(islice(lines, shard.rows))
             if own != list(read_lines(self._folder, shard)):
                 log.warning(
-                    "warning: %s was begun when %s had other lines: it is made anew from row %s on",
+                    "%s was begun when %s had other lines: it is made anew from row %s on",
                     self._work,
                     self._source.path,
                     f"{row + 1:,}",

@@ -48,7 +48,7 @@ class TrainingLog:
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         records = [(line, read_record(line)) for line in lines]
         if damaged := [number for number, (_, record) in enumerate(records, 1) if record is None]:
-            log.warning("warning: %s, line %s: damaged, and left out", path, ", ".join(map(str, damaged)))
+            log.warning("%s, line %s: damaged, and left out", path, ", ".join(map(str, damaged)))
         with whole_file(path) as file:
             for line, record in records:
                 if record and (record["phase"] != phase or record["step"] <= from_step):

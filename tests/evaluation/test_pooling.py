@@ -19,4 +19,4 @@ def test_means_are_over_what_both_have_a_number_for(caplog: pytest.LogCaptureFix
     assert not caplog.messages
     found = pooling_result(data, {"STS": [50.0, None, 70.0]}, {"STS": [40.0, 20.0, None]}, {"name": "x"})
     assert found.scores == {"STS CLS": 50.0, "STS uniform": 40.0}
-    assert caplog.messages == ["warning: STS: 2 sets are left out, where all cosines are equal"]
+    assert caplog.messages == ["STS: 2 sets are left out, where all cosines are equal"]

@@ -84,7 +84,7 @@ class AlignedFolder:
             missing[_LACKING:] = [f"and {more} more"]
         if missing and found and languages in PUBLISHED_LISTS:
             log.warning(
-                "warning: %s: no %s for %s of --langs %s, which are left out: %s",
+                "%s: no %s for %s of --langs %s, which are left out: %s",
                 self.folder,
                 self.layout,
                 count,

@@ -92,7 +92,7 @@ def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
         )
     if strange:
         log.warning(
-            "warning: %s: %s not in %s (the first is line %s): as errors they count as %s",
+            "%s: %s not in %s (the first is line %s): as errors they count as %s",
             path,
             counted(len(strange), "line is", "lines are"),
             kinds_path.name,

@@ -89,7 +89,7 @@ def read_tasks(folders: Sequence[Path]) -> dict[str, dict[str, Examples]]:
     if not found:
         raise MexmaError(f"{' '.join(map(str, folders))}: none of SentEval's files is there", LAYOUTS)
     if missing := [task for task in TASKS if task not in found]:
-        log.warning("warning: no files of %s: left out (--help names the files)", ", ".join(missing))
+        log.warning("no files of %s: left out (--help names the files)", ", ".join(missing))
     return found
 
 

@@ -90,7 +90,7 @@ def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
             found.append(name)
     if found and missing and languages in GROUPS:
         log.warning(
-            "warning: %s: no tatoeba.<l>-eng.<l> for %s: left out, and with them the mean of these %s",
+            "%s: no tatoeba.<l>-eng.<l> for %s: left out, and with them the mean of these %s",
             folder,
             ", ".join(missing),
             languages,

@@ -95,7 +95,7 @@ class TextSide:
             pieces = int(np.count_nonzero(np.diff(of_line))) + 1
             if pieces > len(ids):
                 log.warning(
-                    "warning: documents of %s are in pieces (%s documents, %s pieces): the lines of each are "
+                    "documents of %s are in pieces (%s documents, %s pieces): the lines of each are "
                     "taken together, in the order of the file",
                     *(documents, f"{len(ids):,}", f"{pieces:,}"),
                 )

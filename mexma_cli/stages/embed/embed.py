@@ -90,7 +90,7 @@ def embed_file(
         note_language(encoder, options.language)
         if text.tabs >= text.lines:
             log.warning(
-                "warning: %s has tabs as files of sentence pairs do, and all columns are embedded as one "
+                "%s has tabs as files of sentence pairs do, and all columns are embedded as one "
                 "sentence: `cut -f 2` takes one of them",
                 text.label,
             )

@@ -223,7 +223,7 @@ def warn_of_cut(store: EmbeddingStore) -> None:
     cut = store.manifest.truncated
     if cut > CUT_SHARE * store.rows:
         lines = counted(store.rows, "line")
-        log.warning("warning: %s of %s were too long and cut: is it one sentence a line?", f"{cut:,}", lines)
+        log.warning("%s of %s were too long and cut: is it one sentence a line?", f"{cut:,}", lines)
 
 
 def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:

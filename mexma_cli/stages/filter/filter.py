@@ -126,7 +126,7 @@ def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Seque
     needing = " and ".join(name for name in ("script", "language") if name in limits)
     if unstated and needing:
         options = " ".join(f"--{side}-lang" for side in unstated)
-        log.warning("warning: no language is stated (%s): %s not checked there", options, needing)
+        log.warning("no language is stated (%s): %s not checked there", options, needing)
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
     foreign = [_foreign(model, code) if model else None for code in spoken]
     scripts = [languages.script(code) for code in spoken]
@@ -141,7 +141,7 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
     try:
         wanted = expected(language, model)
     except MexmaError as error:
-        log.warning("warning: %s: the language is not checked there", error.message)
+        log.warning("%s: the language is not checked there", error.message)
         return None
 
     def foreign(sentences: Sequence[str]) -> np.ndarray:

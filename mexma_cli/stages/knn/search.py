@@ -56,14 +56,14 @@ def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
         least_memory(settings, n, m, dim, k)
         if limit is not None and settings.memory > limit:
             log.warning(
-                "warning: this container may hold %s: --memory %s stays within",
+                "this container may hold %s: --memory %s stays within",
                 *(size(limit), size_option(limit * 9 // 10)),
             )
     elif limit is not None and n * m * dim >= small.WORK:
         wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k))
         if wanted > limit:
             log.warning(
-                "warning: about %s are wanted, and this container may hold %s: --memory %s stays within",
+                "about %s are wanted, and this container may hold %s: --memory %s stays within",
                 *(size(wanted), size(limit), size_option(limit * 9 // 10)),
             )
 
@@ -205,7 +205,7 @@ def _approximate(
             *(side, index, 100 * how.recall, 100 * how.recall_first, how.sample),
         )
     if near.recall < settings.recall - TOLERATED:
-        log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)
+        log.warning("%.1f %% were asked for; the exact search finds all", 100 * settings.recall)
     return SearchResult(near.neighbours, near.index, near.recall)
 
 

@@ -206,7 +206,7 @@ def within_scores(found: Candidates, settings: MineSettings, dropped: dict[str, 
 def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
     texts = [(store.manifest.source.checksum, store.manifest.part) for store in (source, target)]
     if texts[0] == texts[1]:
-        same = "warning: %s and %s are of the same text, in which every sentence is paired with itself"
+        same = "%s and %s are of the same text, in which every sentence is paired with itself"
         log.warning(same, source.path, target.path)
 
 

@@ -199,7 +199,7 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
                     begun.note(file)
                     if begun.bytes == before:
                         raise
-                    log.warning("warning: %s: %s; going on after %s bytes", path, error, f"{begun.bytes:,}")
+                    log.warning("%s: %s; going on after %s bytes", path, error, f"{begun.bytes:,}")
         system.invalidate_cache(path)
         if _state(system, path) != state or state.get("size", str(begun.bytes)) != str(begun.bytes):
             begun.path.unlink()

@@ -157,7 +157,7 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
         low, high = one.precision_interval
         if high - low > _VAGUE:
             log.warning(
-                "warning: %s-%s: of the pairs above the threshold %.0f %% may be translations, or anything "
+                "%s-%s: of the pairs above the threshold %.0f %% may be translations, or anything "
                 "from %.0f to %.0f %%; look at some of them in the report",
                 *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
             )

@@ -240,7 +240,7 @@ class Scheduler:
             self._warn(record.facts.get("warning"))
             self._finish(progress.units[name])
         elif ended.died and (tries := self._tries[name] + 1) < TRIES:
-            log.warning("warning: %s: %s; trying it again", name, ended.error)
+            log.warning("%s: %s; trying it again", name, ended.error)
             self._tries[name] = tries
             self._ready.append(name)
         else:

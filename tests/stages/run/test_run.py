@@ -393,7 +393,7 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     })  # fmt: skip
     monkeypatch.setattr("mexma_cli.stages.run.run._VAGUE", 0.0)
     done(recipe)
-    assert "warning: spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
+    assert "spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
     folder = tmp_path / "run"
     (found,) = read_thresholds(folder / "thresholds.json")
     assert (found.source, found.target, found.planted) == ("spa_Latn", "eng_Latn", len(planted))
