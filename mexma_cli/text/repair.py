@@ -56,7 +56,7 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
     for place, text in enumerate(found):
         if ("&" in text or "<" in text) and not keep_html:
             found[place] = _without_html(text, repaired)
-    for place in np.flatnonzero(_marks(found, mojibake=True)).tolist():
+    for place in np.flatnonzero(may_be_mojibake(found)).tolist():
         change("mojibake", place, _without_mojibake(found[place]))
     for place in np.flatnonzero(_marks(found, mojibake=False)).tolist():
         change("control", place, found[place].translate(_MAP))
@@ -88,18 +88,31 @@ def _without_mojibake(text: str) -> str:
 
     config = TextFixerConfig(unescape_html=False, normalization=None, explain=False)
     lines = text.split("\n")
-    for place in np.flatnonzero(_marks(lines, mojibake=True)).tolist():
+    for place in np.flatnonzero(may_be_mojibake(lines)).tolist():
         lines[place] = fix_encoding(lines[place], config)
     return "\n".join(lines)
 
 
-def _marks(texts: Sequence[str], mojibake: bool) -> np.ndarray:
-    """Which texts may have mojibake, or else characters of `_MAP`, bool [N].
+def is_mojibake(text: str) -> bool:
+    """Whether there is mojibake in a text, such as one that cannot be repaired because half of it was."""
+    from ftfy.badness import BADNESS_RE
+
+    # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
+    return any(found[0].isalpha() for found in BADNESS_RE.findall(text))
+
+
+def may_be_mojibake(texts: Sequence[str]) -> np.ndarray:
+    """Which texts may have mojibake, bool [N].
 
     All mojibake has a first byte of UTF-8 and then a second one, both read in one of the encodings that ftfy
     knows, or a control character. That is much faster to look for than what ftfy looks for, and is in little
     else.
     """
+    return _marks(texts, mojibake=True)
+
+
+def _marks(texts: Sequence[str], mojibake: bool) -> np.ndarray:
+    """As `may_be_mojibake`, or else which texts have characters of `_MAP`."""
     joined = "\n".join(texts).encode("utf-32-le", "surrogatepass")
     points = np.frombuffer(joined, dtype=np.uint32)
     first, second = _bits()

@@ -32,6 +32,7 @@ from mexma_cli.text.hashes import fold
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.markup import MARKUP
 from mexma_cli.text.numbers import shared_numbers
+from mexma_cli.text.repair import is_mojibake, may_be_mojibake
 
 Limits = Mapping[str, float]
 """The rules that are on, by name, with their limits."""
@@ -370,6 +371,8 @@ _mojibake = _matching(_MOJIBAKE, "Â", "Ã", "â€", "Ð", "ï")
 def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
     broken = found.counts[:, BROKEN] > 0
     broken[_mojibake(sentences, found, limit)] = True
+    for row in np.flatnonzero(may_be_mojibake(sentences) & ~broken).tolist():
+        broken[row] = is_mojibake(sentences[row])
     return broken
 
 

@@ -42,9 +42,11 @@ DIFFERENT = [
     ("1.5 million", "1 600 000"),
     ("3.5", "5.3"),
 ]
-MILLIONS = """million millón millones milhão milhões milione milioni milioane Millionen Mio. miljoen millioner miljoner
-milljónir miljoonaa miljonit miljoni milijono miliona mln milionu milióna milijona milijuna милиона миллиона мільйона
-εκατομμύρια millió milyon juta triệu مليون मिलियन 百万 백만"""
+MILLIONS = """
+million millón millones milhão milhões milione milioni milioane Millionen Mio. miljoen millioner
+miljoner milljónir miljoonaa miljonit miljoni milijono miliona mln milionu milióna milijona milijuna
+милиона миллиона мільйона εκατομμύρια millió milyon juta triệu مليون मिलियन 百万 백만
+"""
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)

@@ -43,6 +43,13 @@ def reasons(sentences: list[str], script: str | None = "Latn", *on: str) -> list
     [
         *((sentence, "") for sentence in FINE),
         ("", "missing"),
+        ("Proběhlo vyÅ¡etřování případu", "encoding"),
+        ("PÅ™ípad byl uzavřen", "encoding"),
+        ("Příliš žluÅ¥oučký kůň", "encoding"),
+        ("Hij zei dat het cafÃ© dé plek is", "encoding"),
+        ("Le CAFÉ™ est là, dit-il", ""),
+        ("Han råbte »BLÅ« og gik hjem", ""),
+        ("”Ääni on ääni”, hän sanoi", ""),
         ("\u200b \u200e", "missing"),
         ("No", "short"),
         ("a b " * 300, "long"),
