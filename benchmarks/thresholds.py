@@ -22,7 +22,8 @@ import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.estimate import FEWEST, EstimatedCut, LabelledModel, pairs_to_label, without_pairs
+from mexma_cli.mining.estimate import FEWEST, EstimatedCut, LabelledModel, pairs_to_label
+from mexma_cli.mining.lists import first_of, without_pairs
 from mexma_cli.mining.match import match
 from mexma_cli.stages.tune.estimate import Rounds, estimate
 from mexma_cli.stages.tune.planted import Planted
@@ -82,7 +83,7 @@ class Mixture:
             else [np.append(*s, axis=0) for s in zip(self, known, strict=True)]
         )
         neighbours = knn(sides[0], sides[1], k + 1)
-        first = match(neighbours.first(k), margin)
+        first = match(first_of(neighbours, k), margin)
         second = match(without_pairs(neighbours, first, k), margin)
         own, own_second = (
             f.take((f.source < len(self.x)) & (f.target < len(self.y))) for f in (first, second)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.match import Candidates
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.ranked import ascending, blocks, quantiles, spread
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 from mexma_cli.store.spool import Scattered, gathered
@@ -25,42 +24,8 @@ _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 _LABELLED_ERROR = 0.25  # as `_Experience.error`, once labels have corrected the model
 _DRAWS = 1000
 _BINS = 64
-NO_PARTNER = -2
-"""In place of a row number, where a row is in no pair."""
 FEWEST = 100
 """Pairs of each round without which there is no estimate."""
-
-
-def without_pairs(neighbours: Neighbours, found: Candidates, k: int) -> Neighbours:
-    """Neighbours in which the two rows of a found pair no longer know each other.
-
-    Args:
-        neighbours: k + 1 of every row, or more.
-        found: each row in one pair at most, as from retrieval `max`.
-
-    Returns:
-        k neighbours of every row. The neighbourhoods' means are those of a text without the translations.
-    """
-    near = neighbours.forward_ids, neighbours.backward_ids
-    forward, backward = (np.full(len(ids), NO_PARTNER) for ids in near)
-    forward[found.source], backward[found.target] = found.target, found.source
-    return Neighbours(
-        *without(neighbours.forward_scores, neighbours.forward_ids, forward, k),
-        *without(neighbours.backward_scores, neighbours.backward_ids, backward, k),
-    )
-
-
-def without(
-    scores: np.ndarray, ids: np.ndarray, partner: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The scores and ids of rows' k nearest, both [n, k], of [n, K], without their partners, int64 [n]."""
-    k = min(k, ids.shape[1])
-    after = np.cumsum(ids[:, :k] == partner[:, None], axis=1)  # 1 from the partner's place on
-    places = np.arange(k) + after
-    beyond = places >= ids.shape[1]
-    places[beyond] = 0
-    left = np.where(beyond, np.float32(-np.inf), np.take_along_axis(scores, places, 1))
-    return left, np.where(beyond, -1, np.take_along_axis(ids, places, 1))
 
 
 class _Experience(NamedTuple):

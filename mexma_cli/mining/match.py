@@ -1,133 +1,160 @@
-"""From neighbours to pairs: which of the candidates are taken."""
+"""From neighbours to pairs: which of the candidates are taken.
+
+Neighbours are looked at in blocks; candidates are sorted, and pairs kept, in temporary files. So this takes
+less than a gigabyte and a bit for each row, however long the texts are.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining import lists
+from mexma_cli.mining.candidates import (
+    PAIR,
+    Candidates,
+    PairSpool,
+    SortedPairs,
+    bytes_to_sort,
+)
+from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin, means
+from mexma_cli.store.spool import GATHERED, gathered
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 
 Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
+_ENTRY_BYTES = 50
 _COMPILED = 1 << 17  # pairs for which it pays to wait for Numba
-_COLUMNS = ("scores", "source", "target", "cosines")
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Pairs: `scores` float32 [n], `source` and `target` int64 [n], and their `cosines` float32 [n].
-
-    From `match` they come best first, sorted by (score descending, source row, target row); `below` is the
-    number of pairs that its threshold dropped.
-    """
-
-    scores: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    cosines: np.ndarray
-    below: int = field(default=0, kw_only=True)
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def take(self, chosen: np.ndarray | slice) -> Candidates:
-        """Those at some places (int), or where a mask (bool [n]) says so."""
-        return Candidates(*(getattr(self, name)[chosen] for name in _COLUMNS), below=self.below)
-
-    def turned(self) -> Candidates:
-        """The same pairs with source and target exchanged."""
-        return replace(self, source=self.target, target=self.source)
-
-    def mapped(self, rows: tuple[np.ndarray, np.ndarray]) -> Candidates:
-        """The same pairs, of other rows that stand for theirs: int64 [N] and [M]."""
-        return replace(self, source=rows[0][self.source], target=rows[1][self.target])
-
-    def cut(self, retrieval: str, threshold: float | None) -> Candidates:
-        """Those, sorted best first, that the threshold keeps, see `match`."""
-        if threshold is None and retrieval != "max":
-            return self
-        above = self.count_above(threshold or 0.0)
-        return replace(self.take(slice(above)), below=self.below + len(self) - above)
-
-    def count_above(self, threshold: float) -> int:
-        """How many have a score greater than the threshold; they are sorted best first."""
-        return bisect_left(range(len(self)), True, key=lambda place: float(self.scores[place]) <= threshold)
-
-    def above(self, threshold: float) -> Candidates:
-        """Those whose score is greater than the threshold."""
-        found = self.take(self.scores.astype(np.float64) > threshold)
-        return replace(found, below=self.below + len(self) - len(found))
 
 
 def match(
-    neighbours: Neighbours,
+    neighbours: Neighbours | Sides,
     kind: str = "ratio",
     retrieval: str = "max",
     threshold: float | None = None,
     *,
     background: Means | None = None,
+    one_text: bool = False,
 ) -> Candidates:
     """Take pairs from neighbours as LASER's mine_bitexts.py does.
 
     Args:
-        neighbours: both directions, as `knn` gives them. They may be memory-mapped: they are read in blocks.
-        kind: the margin that scores a pair.
+        neighbours: Of both directions.
+        kind: The margin that scores a pair.
         retrieval: forward: every source row with the best of its neighbours by margin; backward: every target
             row; intersect: the pairs that both chose; max: both together, best first, each row in one pair at
             most. A better pair claims its rows even if the threshold then drops it. all: every neighbour of
             every row, each pair once.
-        threshold: keep scores greater than this. None: max keeps scores above 0, the others everything.
+        threshold: Keep scores greater than this. None: max keeps scores above 0, the others everything.
         background: float32 [N] and [M], the mean cosines of all rows' neighbourhoods, where they are not
             those of `neighbours`.
+        one_text: The neighbours are `others` of a text. Each pair comes once, the lower row as its source;
+            with max each row is in one pair at most, be it as source or as target; forward and backward are
+            the same.
+
+    Raises:
+        MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
-    if retrieval == "all":
-        return best_first(_all(neighbours, kind, background, threshold))
-    sides = list(best_of_each(neighbours, kind, background))
-    if retrieval in ("forward", "backward"):
-        return best_first(sides[retrieval == "backward"]).cut(retrieval, threshold)
-    both = _concatenated(sides)
-    order = _order(both)
-    matching = Matching(retrieval, (len(neighbours.forward_ids), len(neighbours.backward_ids)))
-    taken = np.zeros(len(order), dtype=bool)
-    for part in _blocks(len(order), 1):
-        taken[part] = matching.taken(both.take(order[part]))
-    return both.take(order[taken]).cut(retrieval, threshold)
+    sides = sides_of(neighbours)
+    if background is None:
+        background = means_of(sides[0]), means_of(sides[1])
+    found = SortedPairs()
+    if one_text:  # both directions are alike, so one of them has all pairs, and their mirror images
+        for pairs in _candidates(sides, background, kind, retrieval, backward=False):
+            lower, upper = np.minimum(pairs.source, pairs.target), np.maximum(pairs.source, pairs.target)
+            found.add(replace(pairs, source=lower, target=upper))
+    else:
+        for backward in (False, True):
+            if retrieval != ("forward" if backward else "backward"):
+                for pairs in _candidates(sides, background, kind, retrieval, backward):
+                    found.add(pairs)
+    return taken_of(found, retrieval, (sides[0].count, sides[1].count), one_text).cut(retrieval, threshold)
+
+
+def bytes_to_mine(rows: int, k: int) -> int:
+    """Bytes of memory that mining takes for so many rows of both sides: pairs are matched in blocks, with a
+    bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
+    block = min(lists.BLOCK_ROWS, rows)
+    looking = block * (_ENTRY_BYTES * k + 4 * PAIR.itemsize) + 4 * min(GATHERED, rows)
+    held, sorting = bytes_to_sort(rows)
+    return max(looking + held, sorting + rows // 8, rows * 60 // 100)
+
+
+def _candidates(
+    sides: Sides, background: Means, kind: str, retrieval: str, backward: bool
+) -> Iterator[Candidates]:
+    """The candidates of one direction, in blocks of rows: the best of each row, or all that are new."""
+    own, (own_mean, other_mean) = sides[backward], background[::-1] if backward else background
+    every = retrieval == "all"
+    for rows in row_blocks(own.count, _ENTRIES // 16 if every else lists.BLOCK_ROWS):
+        cosines, ids = own.at(rows)
+        near = gathered(other_mean, ids)
+        if every:
+            scores = _margins(cosines, ids, own_mean[rows], near, kind)
+            row, place = np.nonzero(ids >= 0)
+            found = Candidates(scores[row, place], rows[row], ids[row, place], cosines[row, place])
+        else:
+            found = best_of(cosines, ids, own_mean[rows], near.__getitem__, kind)
+            found = replace(found, source=rows[found.source])
+        if backward:
+            found = found.turned()
+        if every and backward:  # what came from the other direction has come
+            known = sides[0].at(found.source)[1]
+            found = found.take((known != found.target[:, None]).all(axis=1))
+        yield found
+
+
+def taken_of(
+    candidates: SortedPairs, retrieval: str, rows: tuple[int, int], one_text: bool = False
+) -> Candidates:
+    """The pairs that are taken of candidates, memory-mapped, best first.
+
+    Args:
+        rows: Of both texts.
+    """
+    matching, found = Matching(retrieval, rows, one_text), PairSpool()
+    for pairs in candidates.merged():
+        found.write(pairs.take(matching.taken(pairs)))
+    return found.pairs()
 
 
 class Matching:
-    """Which pairs of both directions are taken, where they come best first, in blocks.
+    """Which candidates are taken, where they come best first, in blocks.
 
     A pair that is the best of both its rows comes twice, with the same score, so one after the other. Takes
     a bit for each row.
 
     Args:
-        retrieval: max: a pair is taken if neither of its rows is taken before; intersect: if it comes twice.
+        retrieval: max: a pair is taken if neither of its rows is taken before; intersect: if it comes twice;
+            else once.
         rows: Of source and target.
+        one_text: These are the same rows.
     """
 
-    def __init__(self, retrieval: str, rows: tuple[int, int]) -> None:
-        self._mutual = retrieval == "intersect"
-        self._taken = [np.zeros(0 if self._mutual else -(-count // 8), np.uint8) for count in rows]
+    def __init__(self, retrieval: str, rows: tuple[int, int], one_text: bool = False) -> None:
+        self._retrieval = retrieval
+        bits = [np.zeros(-(-count // 8) if retrieval == "max" else 0, np.uint8) for count in rows]
+        self._taken = [bits[0], bits[0]] if one_text else bits
         self._last = -1, -1
 
     def taken(self, pairs: Candidates) -> np.ndarray:
         """bool [n], for the n pairs that come next."""
-        if not self._mutual:
+        if self._retrieval == "max":
             claim = _claim if len(pairs) < _COMPILED else _claim_compiled()
             return claim(pairs.source, pairs.target, *self._taken)
         source, target = np.append(self._last[0], pairs.source), np.append(self._last[1], pairs.target)
         self._last = source[-1], target[-1]
-        return (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+        again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+        return again if self._retrieval == "intersect" else ~again
 
 
 def _claim(
@@ -219,69 +246,9 @@ def _margins(
     return scores
 
 
-def _concatenated(sides: list[Candidates]) -> Candidates:
-    """Both sides' pairs; `sides` is emptied, so that it needs no memory while these are worked on."""
-    columns = [[getattr(side, name) for name in _COLUMNS] for side in sides]
-    sides.clear()
-    joined = []
-    while columns[0]:
-        joined.append(np.concatenate([columns[0].pop(), columns[1].pop()]))
-    return Candidates(*reversed(joined))
-
-
-def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
-    """Every neighbour of every row, each pair once; the threshold is applied block by block."""
-    own_mean, other_mean = background or means(neighbours)
-    cosines, ids = neighbours.forward_scores, neighbours.forward_ids
-    parts: list[Candidates] = []
-    below = 0
-
-    def add(pairs: Candidates) -> int:
-        parts.append(pairs if threshold is None else pairs.above(threshold))
-        return len(pairs) - len(parts[-1])
-
-    for part in _blocks(len(ids), ids.shape[1]):
-        scores, rows, others, near = _found(cosines[part], ids[part], own_mean[part], other_mean, kind)
-        below += add(Candidates(scores, rows + part.start, others, near))
-    cosines, back = neighbours.backward_scores, neighbours.backward_ids
-    for part in _blocks(len(back), back.shape[1] * max(1, ids.shape[1])):
-        scores, rows, others, near = _found(cosines[part], back[part], other_mean[part], own_mean, kind)
-        pairs = Candidates(scores, others, rows + part.start, near)
-        below += add(pairs.take((ids[pairs.source] != pairs.target[:, None]).all(axis=1)))
-    return _joined(parts, below)
-
-
-def _found(
-    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(margin, row, neighbour, cosine) of all neighbours of some rows."""
-    row, place = np.nonzero(ids >= 0)
-    scores = _margins(cosines, ids, own_mean, other_mean[ids], kind)
-    return scores[row, place], row, ids[row, place], cosines[row, place]
-
-
 def rank_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Place, from 1, of `wanted` [n] in the rows of `ids` [n, k]; 0 where it is not there."""
     if not ids.shape[1]:
         return np.zeros(len(ids), np.int64)
     hits = ids == wanted[:, None]
     return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
-
-
-def _joined(parts: list[Candidates], below: int) -> Candidates:
-    if len(parts) == 1:
-        return replace(parts[0], below=below)
-    none = Candidates(*(np.empty(0, dtype) for dtype in (np.float32, np.int64, np.int64, np.float32)))
-    columns = (np.concatenate([getattr(part, name) for part in [none, *parts]]) for name in _COLUMNS)
-    return Candidates(*columns, below=below)
-
-
-def best_first(pairs: Candidates) -> Candidates:
-    """The pairs sorted by (score descending, source row, target row)."""
-    return pairs.take(_order(pairs))
-
-
-def _order(pairs: Candidates) -> np.ndarray:
-    """The places of pairs, best first, in as few bytes as they need."""
-    order = np.lexsort((pairs.target, pairs.source, -pairs.scores))
-    return order.astype(np.uint32) if len(order) < 1 << 32 else order

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label, without_pairs
-from mexma_cli.mining.match import Candidates, match
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label
+from mexma_cli.mining.lists import without_pairs
+from mexma_cli.mining.match import match
 from tests.examples import demo_pairs
 
 K = 4
@@ -45,34 +46,6 @@ def mixture(share: float, seed: int = 0) -> tuple[ScoreModel, np.ndarray, np.nda
     first, second, lines, aligned = rounds(share, seed)
     right = (first.source == first.target) & (first.source < aligned)
     return ScoreModel(first, second, (lines, lines)), first.scores, right
-
-
-@settings(max_examples=50)
-@given(rows=st.integers(6, 30), seed=st.integers(0, 2**32 - 1))
-def test_without_pairs_is_the_search_that_may_not_pair_them(rows: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    x, y = rng.standard_normal((rows, 8)), rng.standard_normal((rows + 3, 8))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    neighbours = knn(x.astype(np.float32), y.astype(np.float32), K + 1)
-    found = match(neighbours.first(K))
-    left = without_pairs(neighbours, found, K)
-    cosines = x @ y.T
-    cosines[found.source, found.target] = -2
-    for ids, scores, wanted in (
-        (left.forward_ids, left.forward_scores, cosines),
-        (left.backward_ids, left.backward_scores, cosines.T),
-    ):
-        assert (ids == np.argsort(-wanted, axis=1)[:, :K]).all()
-        assert np.allclose(scores, -np.sort(-wanted, axis=1)[:, :K], atol=1e-6)
-
-
-def test_rows_with_few_neighbours_have_fewer() -> None:
-    ids = np.array([[1, 0], [0, 1]])
-    scores = np.array([[0.9, 0.2], [0.8, 0.1]], dtype=np.float32)
-    found = Candidates(scores[:, 0], np.array([0, 1]), np.array([1, 0]), scores[:, 0])
-    left = without_pairs(Neighbours(scores, ids, scores, ids), found, 2)
-    assert left.forward_ids.tolist() == [[0, -1], [1, -1]]
-    assert left.forward_scores[:, 0].tolist() == pytest.approx([0.2, 0.1])
 
 
 @pytest.mark.parametrize("share", [0.12, 0.35, 0.75])

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining import candidates as candidates_module
+from mexma_cli.mining import lists
 from mexma_cli.mining import match as module
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.margin import MARGINS, margin, means
-from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, match
+from mexma_cli.mining.match import RETRIEVALS, best_of_each, match
+from mexma_cli.store import spool
 from tests.reference import laser, laser_mined
 
 
@@ -153,18 +157,37 @@ def test_all_is_every_neighbour_once(
     assert dict(zip(pairs_of(found), both, strict=True)) == kept
 
 
-@settings(max_examples=30)
-@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
-def test_blocks_do_not_show(seed: int, rows: int, columns: int) -> None:
+@settings(max_examples=80)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 40),
+    sizes=st.tuples(*[st.integers(1, 50)] * 4),
+    kind=st.sampled_from(sorted(MARGINS)),
+    retrieval=st.sampled_from(RETRIEVALS),
+    threshold=st.sampled_from([None, 0.0, 0.9]),
+)
+def test_blocks_do_not_show(
+    seed: int,
+    rows: int,
+    columns: int,
+    sizes: tuple[int, int, int, int],
+    kind: str,
+    retrieval: str,
+    threshold: float | None,
+) -> None:
     neighbours = random_neighbours(seed, rows, columns)
-    for retrieval in RETRIEVALS:
-        whole = match(neighbours, "ratio", retrieval, threshold=0.5)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_ENTRIES", 7)
-            patch.setattr(module, "_COMPILED", 1)
-            blocks = match(neighbours, "ratio", retrieval, threshold=0.5)
-        for name in ("scores", "source", "target", "cosines", "below"):
-            np.testing.assert_array_equal(getattr(whole, name), getattr(blocks, name))
+    whole = match(neighbours, kind, retrieval, threshold)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "BLOCK_ROWS", sizes[0])
+        patch.setattr(candidates_module, "_BUFFERED", sizes[1])
+        patch.setattr(spool, "GATHERED", sizes[2])
+        patch.setattr(module, "_ENTRIES", 16 * sizes[3])
+        patch.setattr(module, "_COMPILED", 1)
+        blocks = match(neighbours, kind, retrieval, threshold)
+    for name in ("scores", "source", "target", "cosines", "below"):
+        ours, theirs = (np.asarray(getattr(pairs, name)) for pairs in (whole, blocks))
+        assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
 
 
 def test_a_long_chain_is_decided_as_one_by_one() -> None:

@@ -17,9 +17,8 @@ from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import SearchResult, journal_beside
-from mexma_cli.stages.mine.blockwise import KnownLists
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
-from mexma_cli.stages.mine.mine import Mined, mine
+from mexma_cli.stages.mine.mine import KnownLists, Mined, mine
 from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore

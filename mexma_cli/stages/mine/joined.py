@@ -10,9 +10,10 @@ from itertools import islice, pairwise
 
 import numpy as np
 
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.lists import Lists
 from mexma_cli.mining.margin import mean_of
-from mexma_cli.mining.match import Candidates, rank_of
-from mexma_cli.stages.mine.blockwise import Lists
+from mexma_cli.mining.match import rank_of
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.spool import Buckets, Spool
 from mexma_cli.text.temporary import temporary_space

@@ -13,16 +13,14 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
-from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.margin import means
-from mexma_cli.mining.match import Candidates, match
-from mexma_cli.mining.one_text import match_one_text, others
+from mexma_cli.mining.candidates import Candidates, PairSpool
+from mexma_cli.mining.lists import Sides, means_of, others, sides_of
+from mexma_cli.mining.match import match
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
-from mexma_cli.stages.knn.search import SearchResult, check_memory, search
-from mexma_cli.stages.mine.blockwise import KnownLists, Lists, PairSpool, both_in_memory, match_lists
-from mexma_cli.stages.mine.documents import DocumentPairs
+from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.comparable import check_comparable
@@ -34,6 +32,18 @@ from mexma_cli.text.copies import copy_reason
 log = logging.getLogger(__name__)
 
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
+
+
+@dataclass(frozen=True)
+class KnownLists:
+    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`; with
+    `documents`, only pairs of documents of the same id are wanted."""
+
+    sides: Sides
+    counts: tuple[RowCounts, RowCounts]
+    index: str = EXACT
+    recall: float | None = None
+    documents: DocumentFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -111,57 +121,51 @@ def mine(
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     clock, stores = Clock(), (source, target)
-    twins = None
-    if isinstance(neighbours, KnownLists):
-        lists: tuple[Lists, Lists] = neighbours.sides
-        counts, how = neighbours.counts, neighbours.facts()
-        matching = settings.margin, settings.retrieval, settings.least
-        with clock("matching"):
-            if neighbours.documents is not None:
-                found, counts, twins = match_within(stores, neighbours, *matching)
-            else:
-                found = match_lists(lists, *matching)
-    else:
+    if not isinstance(neighbours, KnownLists):
         if neighbours is None:
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)
         with clock("reading"):
             kept = filter_rows(source), filter_rows(source if one_text else target)
-        keep, counts = (kept[0][0], kept[1][0]), (kept[0][1], kept[1][1])
+        keep = kept[0][0], kept[1][0]
         if neighbours is None:
             with clock("neighbours"):
                 k = settings.k + one_text
                 neighbours = search(stores, k, keep, settings, journal, on_progress)
-        near, how = neighbours.neighbours, neighbours.facts()
-        if documents is not None:
-            with clock("documents"):
-                own, other = documents.filter(stores, keep)
-                counts, twins = (own.counts, other.counts), (own.twin, other.twin)
-                found = _within(stores, near, documents.rows(own.keep, other.keep), twins, settings)
-        else:
-            with clock("matching"):
-                near = others(near, settings.k) if one_text else near
-                pairs_of = match_one_text if one_text else match
-                found = pairs_of(near, settings.margin, settings.retrieval, settings.least)
-        lists = both_in_memory(near)
+        near = neighbours.neighbours
+        sides = others(near, settings.k) if one_text else sides_of(near)
+        neighbours = KnownLists(sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall)
+    sides, counts, twins = neighbours.sides, neighbours.counts, None
+    matching = settings.margin, settings.retrieval, settings.least
+    if documents is not None:
+        with clock("documents"):
+            own, other = documents.filter(stores, keep)
+            counts, twins = (own.counts, other.counts), (own.twin, other.twin)
+            found = _within(stores, sides, documents.rows(own.keep, other.keep), twins, settings)
+    elif neighbours.documents is not None:
+        with clock("matching"):
+            found, counts, twins = match_within(stores, sides, neighbours.documents, *matching)
+    else:
+        with clock("matching"):
+            found = match(sides, *matching, one_text=one_text)
     known = None
     if with_ids:
-        known = known_in(lists[0], twins), known_in(lists[1], twins and twins[::-1])
+        known = known_in(sides[0], twins), known_in(sides[1], twins and twins[::-1])
     chosen, beside, dropped = filtered(found, stores, settings, known, clock)
     for store in stores:
         store.check_unchanged()
+    how = {"index": neighbours.index, "recall": neighbours.recall}
     return Mined(chosen, *counts, dropped, clock.seconds, how, beside, with_ids)
 
 
 def _within(
     stores: StorePair,
-    near: Neighbours,
+    sides: Sides,
     documents: Iterator[tuple[np.ndarray, np.ndarray]],
     twins: tuple[np.ndarray, np.ndarray],
     settings: MineSettings,
 ) -> Candidates:
     """The pairs of documents, given by the rows of both, with the neighbourhoods of the rows' twins."""
-    source_means, target_means = means(near)
-    background = source_means[twins[0]], target_means[twins[1]]
+    background = means_of(sides[0])[twins[0]], means_of(sides[1])[twins[1]]
     wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
     pool = restricted_search(*stores, documents, wanted, background, settings.margin)
     return match(pool, settings.margin, settings.retrieval, settings.least, background=background)

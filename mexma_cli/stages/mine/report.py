@@ -17,9 +17,8 @@ from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
-from mexma_cli.stages.mine.blockwise import KnownLists
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import Mined
+from mexma_cli.stages.mine.mine import KnownLists, Mined
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.names import label_of
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli.knn.sides import Side
+from mexma_cli.mining.candidates import Candidates, SortedPairs
+from mexma_cli.mining.lists import Lists, Sides, slices, take_part
 from mexma_cli.mining.margin import mean_of
-from mexma_cli.mining.match import Candidates, best_first, best_of_each
+from mexma_cli.mining.match import best_of_each, taken_of
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import RowCounts, digests_of, twins
-from mexma_cli.stages.mine.blockwise import KnownLists, Lists, SortedRuns, slices, take_part, taken_of
-from mexma_cli.stages.mine.documents import check_lines, ids_of_lines, none_in_common
+from mexma_cli.stages.mine.documents import DocumentFiles, check_lines, ids_of_lines, none_in_common
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.spool import Buckets, Spool, gathered
 from mexma_cli.text.lines import is_blank
@@ -39,7 +40,12 @@ class Within(NamedTuple):
 
 
 def match_within(
-    stores: StorePair, known: KnownLists, kind: str, retrieval: str, threshold: float | None
+    stores: StorePair,
+    sides: Sides,
+    documents: DocumentFiles,
+    kind: str,
+    retrieval: str,
+    threshold: float | None,
 ) -> Within:
     """As `mine` with `DocumentPairs` of equal ids, to the same bytes, but for retrieval `all`.
 
@@ -50,14 +56,13 @@ def match_within(
         MexmaError: A line without an id, no id in common, another number of lines than the texts have; or the
             temporary disk is full.
     """
-    assert known.documents is not None
     count = max(1, min(_BUCKETS, -(-sum(store.rows for store in stores) // _ROWS)))
     buckets, same, empty = Buckets(count, _LINE), [], []
-    for side, (store, path) in enumerate(zip(stores, known.documents[:2], strict=True)):
+    for side, (store, path) in enumerate(zip(stores, documents[:2], strict=True)):
         same.append(twins(store))
-        means = _background(known.sides[side], same[-1])
+        means = _background(sides[side], same[-1])
         empty.append(_by_document(store, path, means, side, buckets))
-    runs, paired, repeated, unusable = SortedRuns(), 0, np.zeros(2, np.int64), np.zeros(2, np.int64)
+    every, paired, repeated, unusable = SortedPairs(), 0, np.zeros(2, np.int64), np.zeros(2, np.int64)
     for number in range(count):
         lines = buckets.read(number)
         lines = lines[np.lexsort([lines[key] for key in _KEYS[::-1]])]
@@ -69,10 +74,10 @@ def match_within(
         for found in _searched(stores, lines[~again & ~without], kind):
             for direction, pairs in zip(("forward", "backward"), found, strict=True):
                 if retrieval not in {"forward", "backward"} - {direction}:
-                    runs.add(best_first(pairs))
+                    every.add(pairs)
     if not paired:
-        raise none_in_common(known.documents)
-    pairs = taken_of(runs, retrieval, (stores[0].rows, stores[1].rows)).cut(retrieval, threshold)
+        raise none_in_common(documents)
+    pairs = taken_of(every, retrieval, (stores[0].rows, stores[1].rows)).cut(retrieval, threshold)
     counts = [
         RowCounts(store.rows, *numbers)
         for store, *numbers in zip(stores, repeated.tolist(), empty, unusable.tolist(), strict=True)

@@ -16,12 +16,13 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.sweep import X_ROWS, bytes_needed
+from mexma_cli.mining.lists import BLOCK_ROWS
+from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
-from mexma_cli.stages.mine.blockwise import BLOCK_ROWS, bytes_to_mine
 from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
 from mexma_cli.stages.run.index_costs import (

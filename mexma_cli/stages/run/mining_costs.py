@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.lists import sides_of
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.files import mine_files
+from mexma_cli.stages.mine.mine import KnownLists
 from mexma_cli.stages.mine.report import MiningJob
 from mexma_cli.stages.run.index_costs import Cost, spent
 from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
@@ -48,7 +49,7 @@ def _spent(recipe: CorpusRecipe, texts: list[list[str]], rows: int) -> dict[str,
         paths = [Path(name) / f"{code}.emb" for code in pair]
         for path, code, text in zip(paths, pair, texts, strict=True):
             _write(path, code, list(islice(cycle(text), rows)))
-        known = KnownLists(both_in_memory(_near(rows, how.k + 1)), counts)
+        known = KnownLists(sides_of(_near(rows, how.k + 1)), counts)
         files = [Path(name) / "pairs.tsv"]
         job = MiningJob(
             (paths[0], paths[1]), pair, how, files, "tsv", recipe.output.with_ids, neighbours=known

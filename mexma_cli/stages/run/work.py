@@ -30,7 +30,7 @@ from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.knn.shards import Indexed
-    from mexma_cli.stages.mine.blockwise import KnownLists
+    from mexma_cli.stages.mine.mine import KnownLists
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -91,7 +91,7 @@ class Task:
         """The k nearest of the pair's rows, in the files of the spans that are inputs."""
         from mexma_cli.stages.knn.row_filter import RowCounts
         from mexma_cli.stages.knn.tiles import MergedLists
-        from mexma_cli.stages.mine.blockwise import KnownLists
+        from mexma_cli.stages.mine.mine import KnownLists
 
         sides, counts = [], []
         for direction, side in (("forward", "source"), ("backward", "target")):

@@ -11,27 +11,19 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import VectorSource
+from mexma_cli.mining.candidates import Candidates, PairSpool
 from mexma_cli.mining.estimate import (
     FEWEST,
     EstimatedCut,
     PrecisionModel,
     ScoreModel,
-    without_pairs,
 )
-from mexma_cli.mining.margin import means
-from mexma_cli.mining.match import Candidates, Means, match
+from mexma_cli.mining.lists import Sides, first_of, means_of, sides_of, slices, without_pairs
+from mexma_cli.mining.match import Means, match
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.stages.mine.blockwise import (
-    FewerNeighbours,
-    KnownLists,
-    PairSpool,
-    match_lists,
-    partners,
-    slices,
-)
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import MineSettings, filtered, within_scores
+from mexma_cli.stages.mine.mine import KnownLists, MineSettings, filtered, within_scores
 from mexma_cli.stages.tune.planted import (
     Chained,
     LeftOut,
@@ -139,9 +131,11 @@ def mine_twice(
     k = settings.k
     nearest = knn(*sources, k + 1, keep_x=keep[0], keep_y=keep[1], on_progress=on_progress)
     if documents is None:
-        first, second = _twice(nearest, settings)
+        first, second = _twice(sides_of(nearest), settings)
     else:
-        first, second = _within(sources, nearest, _restriction(documents, (source, target), keep), settings)
+        first, second = _within(
+            sources, sides_of(nearest), _restriction(documents, (source, target), keep), settings
+        )
     for store in (source, target, *(known or ())):
         store.check_unchanged()
     rows = source.rows, target.rows
@@ -175,22 +169,17 @@ def mine_twice_with(
         if not keep_known.any():
             raise MexmaError(f"{known[0].manifest.source.path}: all of its pairs are lines of the texts")
         lists = with_planted(stores, known, lists, keep_known, settings.k + 1)
-    how = settings.margin, settings.retrieval
-    nearest = FewerNeighbours(lists[0], settings.k), FewerNeighbours(lists[1], settings.k)
-    first = match_lists(nearest, *how)
-    partner = partners(first, (lists[0].count, lists[1].count))
-    left = (FewerNeighbours(side, settings.k, other) for side, other in zip(lists, partner, strict=True))
-    second = match_lists((next(left), next(left)), *how)
+    first, second = _twice(lists, settings)
     if known is not None:
         planted = came_back(first, rows, int(keep_known.sum()), left_out)
     kept = neighbours.counts[0].kept, neighbours.counts[1].kept
     return Rounds(*_own((first, second), stores, settings), kept, planted, False)
 
 
-def _twice(nearest: Neighbours, settings: MineSettings) -> tuple[Candidates, Candidates]:
+def _twice(nearest: Sides, settings: MineSettings) -> tuple[Candidates, Candidates]:
     """Both rounds of pairs."""
     how = settings.margin, settings.retrieval
-    first = match(nearest.first(settings.k), *how)
+    first = match(first_of(nearest, settings.k), *how)
     return first, match(without_pairs(nearest, first, settings.k), *how)
 
 
@@ -235,7 +224,7 @@ def _own(
 
 def _within(
     sources: tuple[VectorSource, VectorSource],
-    nearest: Neighbours,
+    nearest: Sides,
     restriction: _Restriction,
     settings: MineSettings,
 ) -> tuple[Candidates, Candidates]:
@@ -243,14 +232,14 @@ def _within(
     wanted = settings.k if settings.retrieval == "all" else 1
     how = settings.margin, settings.retrieval
 
-    def pool(near: Neighbours) -> tuple[Neighbours, Means]:
-        own, other = means(near)
-        background = own[restriction.twins[0]], other[restriction.twins[1]]
+    def pool(near: Sides) -> tuple[Neighbours, Means]:
+        own, other = (means_of(side)[twin] for side, twin in zip(near, restriction.twins, strict=True))
+        background = own, other
         rows = restriction.documents
         return restricted_search(*sources, rows, wanted + 1, background, settings.margin), background
 
-    near, background = pool(nearest.first(settings.k))
-    first = match(near.first(wanted), *how, background=background)
+    near, background = pool(first_of(nearest, settings.k))
+    first = match(first_of(near, wanted), *how, background=background)
     near, background = pool(without_pairs(nearest, first.mapped(restriction.twins), settings.k))
     return first, match(without_pairs(near, first, wanted), *how, background=background)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label
-from mexma_cli.mining.match import Candidates
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines

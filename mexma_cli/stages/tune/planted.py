@@ -11,10 +11,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.keys import EMPTY, keys_of
 from mexma_cli.knn.sides import VectorSource
 from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.estimate import ScoreModel
-from mexma_cli.mining.match import Candidates
+from mexma_cli.mining.lists import Lists, slices, take_part
 from mexma_cli.stages.knn.row_filter import have_direction
-from mexma_cli.stages.mine.blockwise import Lists, slices, take_part
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.spool import Spool
 from mexma_cli.text.lines import is_blank

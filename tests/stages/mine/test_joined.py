@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import knn
+from mexma_cli.mining.lists import sides_of
+from mexma_cli.mining.margin import margin, means
+from mexma_cli.mining.match import match
 from mexma_cli.stages.mine import joined
-from mexma_cli.stages.mine.joined import JoinedSide
+from mexma_cli.stages.mine.joined import JoinedSide, known_in
 from tests.full_disk import full_temporary_disk
+from tests.mining.test_match import pairs_of
 
 
 @given(data=st.data(), sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)))
@@ -38,3 +43,24 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
 def test_a_full_temporary_disk_is_a_message() -> None:
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
         JoinedSide(np.array([0]), np.array([0]), 1, iter(["some text"]))
+
+
+def test_ranks_are_from_one_and_means_are_of_both_sides() -> None:
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (12, 9))
+    neighbours = knn(x, y, 3)
+    found = match(neighbours, "ratio", "all")
+    forward, backward = means(neighbours)
+    lists = sides_of(neighbours)
+    source_rank, source_mean = known_in(lists[0])(found.source, found.target)
+    target_rank, target_mean = known_in(lists[1])(found.target, found.source)
+    for place, (i, j) in enumerate(pairs_of(found)):
+        for rank, ids, wanted in (
+            (source_rank[place], neighbours.forward_ids[i].tolist(), j),
+            (target_rank[place], neighbours.backward_ids[j].tolist(), i),
+        ):
+            assert rank == (ids.index(wanted) + 1 if wanted in ids else 0)
+    np.testing.assert_array_equal(source_mean, forward[found.source])
+    np.testing.assert_array_equal(target_mean, backward[found.target])
+    assert {0, 1, 2, 3} == set(source_rank.tolist()) == set(target_rank.tolist())
+    assert margin(found.cosines, source_mean, target_mean).tolist() == found.scores.tolist()

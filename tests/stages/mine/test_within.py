@@ -7,12 +7,13 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
+from mexma_cli.mining import lists
+from mexma_cli.mining.lists import sides_of
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.stages.mine import blockwise, within
-from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
+from mexma_cli.stages.mine import within
 from mexma_cli.stages.mine.documents import DocumentFiles, read_documents
-from mexma_cli.stages.mine.mine import mine
+from mexma_cli.stages.mine.mine import KnownLists, mine
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store
 
@@ -38,7 +39,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[EmbeddingStore
 def known(stores: list[EmbeddingStore], documents: DocumentFiles) -> KnownLists:
     (keep_x, own), (keep_y, other) = map(filter_rows, stores)
     near = knn(*stores, 4, keep_x=keep_x, keep_y=keep_y)
-    return KnownLists(both_in_memory(near), (own, other), documents)
+    return KnownLists(sides_of(near), (own, other), documents=documents)
 
 
 @pytest.mark.parametrize("margin", ["ratio", "absolute"])
@@ -49,7 +50,7 @@ def test_pairs_are_those_of_documents_in_memory(
     margin: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blockwise, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(lists, "BLOCK_ROWS", 16)
     monkeypatch.setattr(within, "_LINES", 16)
     monkeypatch.setattr(within, "_ROWS", 50)
     monkeypatch.setattr(within, "_VECTORS", 4 * DIM * 16)

@@ -8,15 +8,13 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
-from mexma_cli.mining import ranked
-from mexma_cli.mining.estimate import without_pairs
+from mexma_cli.mining import lists, ranked
+from mexma_cli.mining.lists import sides_of, without_pairs
 from mexma_cli.mining.match import match
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.mine import blockwise
-from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.documents import read_documents
-from mexma_cli.stages.mine.mine import mine
+from mexma_cli.stages.mine.mine import KnownLists, mine
 from mexma_cli.stages.tune.estimate import estimate, mine_twice, mine_twice_with
 from mexma_cli.stages.tune.planted import Chained, Comparison, Planted
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -54,7 +52,7 @@ def stores(folder: Path, text: Text) -> tuple[EmbeddingStore, EmbeddingStore, St
 def nearest(source: EmbeddingStore, target: EmbeddingStore) -> KnownLists:
     """The five of every row."""
     counts = [RowCounts(store.rows, 0, 0, 0) for store in (source, target)]
-    return KnownLists(both_in_memory(knn(source, target, 5)), (counts[0], counts[1]))
+    return KnownLists(sides_of(knn(source, target, 5)), (counts[0], counts[1]))
 
 
 @pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
@@ -92,7 +90,7 @@ def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, mar
 def test_with_known_neighbours_in_blocks_it_is_the_same(
     tmp_path: Path, text: Text, retrieval: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blockwise, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(lists, "BLOCK_ROWS", rows)
     monkeypatch.setattr(ranked, "_AT_ONCE", rows)
     source, target, known = stores(tmp_path, text)
     near = nearest(source, target)

@@ -1,0 +1,151 @@
+"""Lists of neighbours, in memory or in files, that are read some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.margin import mean_of
+from mexma_cli.store.spool import Scattered, Spool, parts
+
+BLOCK_ROWS = 1 << 21
+"""Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
+NO_PARTNER = -2
+"""In place of a row number, where a row is in no pair."""
+
+
+class Lists(Protocol):
+    """The neighbours of the rows of a side, wherever they are."""
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines float32 and rows of the other side int64, both [n, k], of some rows, int64 [n]; as
+        `knn.neighbours.Neighbours` has them."""
+
+
+Sides = tuple[Lists, Lists]
+"""Of the rows of source and of target."""
+
+
+@dataclass(frozen=True)
+class ListsInMemory:
+    """`Lists` of arrays [rows, k], which may be memory-mapped."""
+
+    cosines: np.ndarray
+    ids: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """See `Lists`."""
+        return len(self.ids)
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Lists`."""
+        return self.cosines[rows], self.ids[rows]
+
+
+def sides_of(found: Neighbours | Sides) -> Sides:
+    """Neighbours as lists of either side."""
+    if not isinstance(found, Neighbours):
+        return found
+    return (
+        ListsInMemory(found.forward_scores, found.forward_ids),
+        ListsInMemory(found.backward_scores, found.backward_ids),
+    )
+
+
+@dataclass(frozen=True)
+class FewerNeighbours:
+    """`Lists` of the k nearest of each row, without the row that `partner`, int64 [rows], names, if any."""
+
+    lists: Lists
+    k: int
+    partner: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """See `Lists`."""
+        return self.lists.count
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Lists`."""
+        cosines, ids = self.lists.at(rows)
+        k = min(self.k, ids.shape[1])
+        if self.partner is None:
+            return cosines[:, :k], ids[:, :k]
+        after = np.cumsum(ids[:, :k] == self.partner[rows][:, None], axis=1)  # 1 from the partner's place on
+        places = np.arange(k) + after
+        beyond = places >= ids.shape[1]
+        places[beyond] = 0
+        left = np.where(beyond, np.float32(-np.inf), np.take_along_axis(cosines, places, 1))
+        return left, np.where(beyond, -1, np.take_along_axis(ids, places, 1))
+
+
+def first_of(found: Neighbours | Sides, k: int) -> Sides:
+    """The k nearest of every row."""
+    source, target = sides_of(found)
+    return FewerNeighbours(source, k), FewerNeighbours(target, k)
+
+
+def without_pairs(found: Neighbours | Sides, pairs: Candidates, k: int) -> Sides:
+    """Neighbours in which the two rows of a found pair no longer know each other.
+
+    Args:
+        found: k + 1 of every row, or more.
+        pairs: Each row in one pair at most, as from retrieval `max`.
+
+    Returns:
+        k neighbours of every row. The neighbourhoods' means are those of a text without the translations.
+
+    Raises:
+        MexmaError: The temporary disk is full.
+    """
+    sides = sides_of(found)
+    source, target = (Scattered(side.count, np.int64, NO_PARTNER) for side in sides)
+    for part in slices(len(pairs)):
+        source.put(pairs.source[part], pairs.target[part])
+        target.put(pairs.target[part], pairs.source[part])
+    return FewerNeighbours(sides[0], k, source.array()), FewerNeighbours(sides[1], k, target.array())
+
+
+def others(neighbours: Neighbours, k: int) -> Sides:
+    """The k nearest others of every row of a text that is searched in itself; both sides are alike.
+
+    Args:
+        neighbours: k + 1 of the rows of a text in the same text, where each may find itself.
+    """
+    rows, width = neighbours.forward_ids.shape
+    side = FewerNeighbours(sides_of(neighbours)[0], max(0, min(k, width - 1)), np.arange(rows))
+    return side, side
+
+
+def take_part(ids: np.ndarray) -> np.ndarray:
+    """bool [n]: rows with neighbours, ids [n, k], have taken part in the search."""
+    return np.asarray((ids[:, :1] >= 0).any(axis=1))
+
+
+def means_of(side: Lists) -> np.ndarray:
+    """Mean cosine of every row's neighbours, float32 [rows], memory-mapped; 0 for rows that were left out."""
+    spool = Spool(np.float32)
+    for rows in row_blocks(side.count, BLOCK_ROWS):
+        spool.write(mean_of(*side.at(rows)))
+    return spool.array()
+
+
+def slices(count: int) -> Iterator[slice]:
+    """Places of `count` pairs, or rows, in blocks."""
+    return parts(count, BLOCK_ROWS)
+
+
+def row_blocks(count: int, at_once: int) -> Iterator[np.ndarray]:
+    """The numbers of `count` rows, int64, so many at a time."""
+    for part in parts(count, at_once):
+        yield np.arange(part.start, part.stop)
