@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
 from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import OTHER_FORMATS
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 @click.command("convert")
 @click.argument("vectors", type=click.Path(path_type=Path))
 @output_option(None, "File or store to write.", required=True)
-@click.option("--dim", type=click.IntRange(min=1), metavar="N", help="Dimension of a raw file (LASER: 1024).")
+@options_of(ConvertSettings)
 @click.option(
     "--text",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -37,22 +38,14 @@ log = logging.getLogger(__name__)
     help="Language of the text.",
     show_default=True,
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Type of the numbers in the file of vectors.",
-)
 @overwrite_option
 @no_verify_option
 def command(
     vectors: Path,
     output: Path,
-    dim: int | None,
+    settings: ConvertSettings,
     text: Path | None,
     language: str,
-    dtype: Literal["float32", "float16"],
     overwrite: bool,
 ) -> None:
     """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
@@ -85,12 +78,12 @@ def command(
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
         with progress(unit="row", unit_scale=True) as bar:
-            store_to_raw(store, output, dtype=dtype, on_progress=follow(bar))
-        log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, dtype)
+            store_to_raw(store, output, settings, on_progress=follow(bar))
+        log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, settings.dtype)
         return
     if text is None and is_npy(vectors):
         raise click.UsageError("Give --text too, what the vectors are of.")
-    if text is None or (dim is None and not is_npy(vectors)):
+    if text is None or (settings.dim is None and not is_npy(vectors)):
         raise click.UsageError("Raw vectors have no header: give --dim and --text too.")
     if is_npy(vectors) and is_typed("dtype"):
         raise click.UsageError(
@@ -98,7 +91,7 @@ def command(
         )
     with progress(unit="row", unit_scale=True) as bar:
         store = raw_to_store(
-            VectorFile(vectors, dim, dtype),
+            VectorFile(vectors, settings),
             text,
             output,
             language=resolve(language),

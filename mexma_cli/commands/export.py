@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.completion import ENCODER
-from mexma_cli.commands.options import overwrite_option
+from mexma_cli.commands.options import output_option, overwrite_option
 from mexma_cli.numerics.precisions import SHORT_NAMES
 
 log = logging.getLogger(__name__)
@@ -16,14 +16,7 @@ log = logging.getLogger(__name__)
 
 @click.command("export")
 @click.argument("encoder", metavar="ENCODER", type=ENCODER)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the encoder.",
-)
+@output_option("DIR", "Folder of the encoder.", required=True)
 @click.option(
     "--dtype",
     type=click.Choice(list(SHORT_NAMES)),

@@ -13,6 +13,7 @@ from mexma_cli.commands.completion import CODE, ENCODER
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.lazy import SectionOption
 from mexma_cli.numerics.precisions import computing_on
+from mexma_cli.numerics.threads import cores
 from mexma_cli.store.arrays import unverified
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ result_option = output_option(
     "Output file, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
     allow_dash=True,
 )
+
+
+def workers_option(meaning: str) -> Callable[[Command], Command]:
+    """--workers: so many processes, or as many as there are cores."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        callback=lambda _, __, wanted: wanted or cores(),
+        help=f"{meaning}  [default: number of cores]",
+    )
 
 
 def languages_option(command: Command) -> Command:

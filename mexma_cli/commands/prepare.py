@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from mexma_cli.commands.completion import RECIPE
-from mexma_cli.commands.options import plugin_option, set_option
+from mexma_cli.commands.options import plugin_option, set_option, workers_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
@@ -29,12 +28,7 @@ log = logging.getLogger(__name__)
 @click.argument("recipe", type=RECIPE)
 @set_option
 @plugin_option
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of processes, each for a language.  [default: number of cores]",
-)
+@workers_option("Number of processes, each for a language.")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -45,7 +39,7 @@ def command(
     recipe: str,
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
-    workers: int | None,
+    workers: int,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -74,7 +68,7 @@ def command(
         else:
             from mexma_cli.stages.prepare.prepare import prepare
 
-            reports = prepare(settings, follow(bar), workers or len(os.sched_getaffinity(0)))
+            reports = prepare(settings, follow(bar), workers)
     if dry_run:
         _print_plan(planned, settings.data, as_json)
     elif as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 
 from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
+from mexma_cli.commands.options import output_option, workers_option
 from mexma_cli.commands.rules import rule_epilog
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.reporting.tables import aligned
@@ -33,32 +33,21 @@ log = logging.getLogger(__name__)
     metavar="CODE",
     help="Language of the documents, such as fra_Latn, fra or fr; und: not stated.",
 )
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File of the sentences, compressed if named .gz, .bz2, .xz or .zst.",
-)
+@output_option(None, "File of the sentences, compressed if named .gz, .bz2, .xz or .zst.", required=True)
 @options_of(SplitSettings)
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path),
     help="Write what is dropped: reason, document id, start, end, text.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of processes.  [default: number of cores]",
-)
+@workers_option("Number of processes.")
 def command(
     inputs: tuple[str, ...],
     output: Path,
     lang: str,
     settings: SplitSettings,
     rejects: Path | None,
-    workers: int | None,
+    workers: int,
 ) -> None:
     """Split documents into clean sentences of one language, one a line.
 
@@ -85,8 +74,7 @@ def command(
     refuse_inputs([*outputs.files, outputs.report], found.files)
     with ExitStack() as stack:
         bar = progress_bar(stack, "splitting", "B")
-        count = workers or len(os.sched_getaffinity(0))
-        report = split(found, how, outputs, count, tuple(command_line()), bar)
+        report = split(found, how, outputs, workers, tuple(command_line()), bar)
     click.echo(table(report, limits), err=True)
     if not report.kept:
         log.warning("no sentence was kept, so %s is empty", output)

@@ -13,11 +13,10 @@ from mexma_cli.settings.embed import EmbedSettings, StoreType
 from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.settings.mine import MineSettings, Retrieval
 from mexma_cli.settings.rules import RuleSettings
-from mexma_cli.settings.section import Section
+from mexma_cli.settings.section import RunName, Section
 from mexma_cli.settings.split import SplitSettings
 
 Code = str
-NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class RunEncoder(EncoderChoice):
@@ -131,7 +130,7 @@ class CorpusRecipe(Section):
 
     kind: Literal["corpus"]
     """Marks a recipe for `mexma run`."""
-    name: str = Field(pattern=NAMED)
+    name: RunName
     """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: str
     """Folder of all results."""

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
+from mexma_cli.settings.encoder import Device
 from mexma_cli.settings.registry import DecomposerSettings
-from mexma_cli.settings.section import Folder, Section
+from mexma_cli.settings.section import Folder, RunName, Section
 
 
 class StorePaths(Section):
@@ -77,7 +78,7 @@ class DecomposeTrainerSettings(Section):
     """Epochs without a better validation loss until training ends."""
     learning_rate: float = Field(1e-5, gt=0)
     """Learning rate of Adam."""
-    device: str = "auto"
+    device: Device = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = Field(42, ge=0)
     """Seed of the first weights, the order of pairs and the held-out rows."""
@@ -94,7 +95,7 @@ class DecomposeRecipe(Section):
 
     kind: Literal["decompose"]
     """Marks a recipe of a decomposer."""
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: RunName
     """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: Folder
     """Folder of checkpoints, log and maps."""

@@ -46,6 +46,9 @@ _TYPES = {
 Folder = Annotated[str, AfterValidator(_in_utf8)]
 """A folder in which a tokeniser is saved."""
 
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""What a run is called; files and folders have the name in theirs."""
+
 Score = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_a_number)]
 """A number that scores are compared with; it may be infinite."""
 

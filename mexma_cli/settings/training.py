@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli import languages
+from mexma_cli.settings.encoder import Device, Dtype
 from mexma_cli.settings.registry import ObjectiveSettings
-from mexma_cli.settings.section import Folder, Section
+from mexma_cli.settings.section import Folder, RunName, Section
 
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""
@@ -252,10 +253,10 @@ class TrainerSettings(Section):
     """Decay of a running mean of the weights, which is exported in place of the weights (0: none)."""
     temperature: float = Field(1.0, ge=1)
     """Languages are drawn in proportion to their pairs to the power 1 / temperature."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Dtype = "auto"
     """Precision of forward and backward passes; weights are float32. auto: bf16 where the device has
     instructions for it, else fp16 on a GPU and fp32 on a processor."""
-    device: str = "auto"
+    device: Device = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = Field(42, ge=0)
     """Seed of the order of pairs, masks, dropout and new weights."""
@@ -308,7 +309,7 @@ class DevSet(Section):
 class Recipe(Section):
     """A recipe without `kind`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: RunName
     """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: Folder
     """Folder of checkpoints, log and encoder."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.settings.knn import KnnSettings
 from mexma_cli.stages.convert.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
@@ -21,7 +22,7 @@ from tests.stores import make_store
 
 Stage = Callable[[StorePair, Path, Callable[[int, int], None]], object]
 STAGES: dict[str, Stage] = {
-    "convert": lambda stores, out, tell: store_to_raw(stores[1], out, on_progress=tell),
+    "convert": lambda stores, out, tell: store_to_raw(stores[1], out, ConvertSettings(), on_progress=tell),
     "knn": lambda stores, out, tell: find_neighbours(stores, out, KnnSettings(k=4), on_progress=tell),
     "mine": lambda stores, out, tell: mine(*stores, on_progress=tell),
     "score": lambda stores, out, tell: score(*stores, on_progress=tell),

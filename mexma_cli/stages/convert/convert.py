@@ -12,7 +12,9 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
-from mexma_cli.stages.convert.raw import RawType, VectorFile, npy_header, to_raw
+from mexma_cli.settings.convert import ConvertSettings
+from mexma_cli.settings.embed import StoreType
+from mexma_cli.stages.convert.raw import VectorFile, npy_header, to_raw
 from mexma_cli.store.comparable import RAW_FINGERPRINT
 from mexma_cli.store.embeddings import (
     EmbeddingSettings,
@@ -50,7 +52,7 @@ def raw_to_store(
             that is not a number; or what a killed run left is of other vectors.
     """
     vectors = raw.open()
-    width, kind = vectors.shape[1], cast(RawType, vectors.dtype.name)
+    width, kind = vectors.shape[1], cast(StoreType, vectors.dtype.name)
     label = label_of(text)
     with spooled(text) as copy:
         found = scan(copy, label=label)
@@ -114,8 +116,8 @@ def _check_same(
 def store_to_raw(
     store: EmbeddingStore,
     output: Path,
+    settings: ConvertSettings,
     *,
-    dtype: RawType = "float32",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy).
@@ -126,9 +128,9 @@ def store_to_raw(
     done = 0
     with whole_file(output) as out:
         if output.suffix == ".npy":
-            out.write(npy_header(store.rows, store.dim, dtype))
+            out.write(npy_header(store.rows, store.dim, settings.dtype))
         for block in store.blocks(_BLOCK):
-            out.write(to_raw(block, dtype))
+            out.write(to_raw(block, settings.dtype))
             done += len(block)
             if on_progress is not None:
                 on_progress(done, store.rows)

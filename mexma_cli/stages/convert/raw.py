@@ -5,23 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.store.arrays import load_array
-
-RawType = Literal["float32", "float16"]
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of vectors: a raw one, which does not say its `dim` and `dtype`, or NumPy's, which does."""
+    """A file of vectors: NumPy's, or a raw one, whose `dim` and `dtype` only the settings say."""
 
     path: Path
-    dim: int | None = None
-    dtype: RawType = "float32"
+    settings: ConvertSettings
 
     def open(self) -> np.ndarray:
         """Map it into memory: [rows, dim].
@@ -30,12 +27,12 @@ class VectorFile:
             MexmaError: As `open_npy` and `open_raw`.
         """
         if is_npy(self.path):
-            return open_npy(self.path, self.dim)
-        assert self.dim is not None
-        return open_raw(self.path, self.dim, self.dtype)
+            return open_npy(self.path, self.settings.dim)
+        assert self.settings.dim is not None
+        return open_raw(self.path, self.settings.dim, self.settings.dtype)
 
 
-def open_raw(path: Path, dim: int, dtype: str = "float32") -> np.ndarray:
+def open_raw(path: Path, dim: int, dtype: str) -> np.ndarray:
     """Map a raw file into memory: [rows, dim] of `dtype` ("float32" or "float16"), little-endian.
 
     LASER's own reader cuts a file that is no whole number of rows; here that is an error.
@@ -103,7 +100,7 @@ def npy_header(rows: int, dim: int, dtype: str) -> bytes:
     return header.getvalue()
 
 
-def to_raw(vectors: np.ndarray, dtype: str = "float32") -> bytes:
+def to_raw(vectors: np.ndarray, dtype: str) -> bytes:
     """The bytes of [n, dim] vectors in a raw file.
 
     Raises:

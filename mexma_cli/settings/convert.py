@@ -1,0 +1,19 @@
+"""How files of raw vectors are written and read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mexma_cli.settings.embed import StoreType
+from mexma_cli.settings.section import Option, Section
+
+
+class ConvertSettings(Section):
+    """What the numbers in a file of vectors are."""
+
+    dim: Annotated[int | None, Option(metavar="N")] = Field(default=None, ge=1)
+    """Dimension of a raw file (LASER: 1024)."""
+    dtype: Annotated[StoreType, Option()] = "float32"
+    """Type of the numbers in the file of vectors."""
