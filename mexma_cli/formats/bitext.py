@@ -6,7 +6,6 @@ learn of it from `formats`.
 
 from __future__ import annotations
 
-import math
 import pkgutil
 import re
 from abc import ABC, abstractmethod
@@ -20,23 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import lines_of, read_pieces
-from mexma_cli.text.names import OTHER_FORMATS
+from mexma_cli.text.lines import LINE_LIMIT, Member, lines_of, read_pieces
+from mexma_cli.text.names import OTHER_FORMATS, label_of
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 DEFAULT = "tsv"
 """The format where nothing says another one."""
-
-
-class ScoredPair(NamedTuple):
-    """A line of mined bitext. `line` counts from 1; 0 where it comes from no file."""
-
-    score: float
-    source: str
-    target: str
-    line: int = 0
 
 
 class MinedPair(NamedTuple):
@@ -88,16 +78,67 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
     """A pair, with as much as is known of it.
 
     Args:
-        known: The names of the fields of `MinedPair` or `AlignedPair`, and their values; others are passed
-            over.
+        known: Names of fields of `MinedPair` or `AlignedPair`, and values; others are passed over, and None.
     """
-    kind = AlignedPair if "source_document" in known else MinedPair
-    if "score" not in known:
+    kind = MinedPair if known.get("source_document") is None else AlignedPair
+    fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
+    if "score" not in fields:
         return PlainPair(source, target)
-    fields = {name: known[name] for name in kind._fields if name in known}
     empty = {"target_document": "", "source_lines": (), "target_lines": ()} if kind is AlignedPair else {}
     found: Pair = kind(**empty | fields | {"source": source, "target": target})
     return found
+
+
+def typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """For `pair_of`: values of any type by name, without those that a pair cannot have."""
+    return {name: known for name, value in values.items() if (known := _typed(name, value)) is not None}
+
+
+def _typed(name: str, value: Any) -> Any:
+    try:
+        if name.endswith("_document"):
+            return value if value is None else str(value)
+        if name.endswith("_lines"):
+            return tuple(map(int, value)) if isinstance(value, list | tuple) else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return int(value) if name.endswith(("_line", "_rank")) else value
+    except (ValueError, OverflowError):  # of numbers that are not finite
+        return None
+
+
+class RawText(NamedTuple):
+    """The uncompressed bytes of a file that is being read, and its name in messages."""
+
+    pieces: Iterator[bytes]
+    where: str
+
+    def lines(self) -> Iterator[str]:
+        """Its lines, as by `text.lines.lines_of`."""
+        return lines_of(self.pieces, self.where)
+
+
+Record = tuple[str | None, Pair]
+"""A pair with the line that it stands in, where its format has lines."""
+
+
+class Bitext(NamedTuple):
+    """A file of pairs that is being read.
+
+    Attributes:
+        kind: The format's name.
+        languages: FLORES-200 codes of source and target, as far as they are known.
+        records: The pairs, with their lines.
+    """
+
+    kind: str
+    languages: tuple[str, str]
+    records: Iterator[Record]
+
+    @property
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs alone."""
+        return (pair for _, pair in self.records)
 
 
 class BitextFormat(ABC):
@@ -111,7 +152,7 @@ class BitextFormat(ABC):
         alignments_only: Whether it holds the alignments of documents, and no pairs that `mexma mine` found.
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
-        magic: The first bytes of a file that is read as bytes and not as lines of UTF-8.
+        magic: The first bytes of a file.
         about: What is written, for the help.
         changes: What was done to sentences that the format cannot hold as they are.
     """
@@ -141,33 +182,18 @@ class BitextFormat(ABC):
             with_ids: All that is known of a pair, where `ids` is ``wanted``.
         """
 
-    def recognises(self, line: str) -> bool:
-        """Whether a text with that first line is of this format, and can be read."""
-        return False
+    def recognises(self, start: bytes) -> bool:
+        """Whether a file that begins so, with its first line or more, is of this format and can be read."""
+        return start.startswith(self.magic)
 
-    def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
-        """Pairs with their scores.
-
-        Args:
-            lines: At least one, without their line ends.
-            where: The file's name, for messages.
-
-        Raises:
-            MexmaError: A line is of another format, or has a score that is no finite number.
-        """
-        raise NotImplementedError
-
-    def read_pairs(self, lines: Iterator[str], where: str) -> Iterator[Pair]:
-        """As `read`, a pair a line, but lines need not have a score, and all comes that is known."""
-        raise NotImplementedError
-
-    def read_bytes(
-        self, pieces: Iterator[bytes], where: str, languages: tuple[str, str]
-    ) -> tuple[tuple[str, str], Iterator[Pair]]:
-        """The languages and the pairs of a file that begins with `magic`.
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+        """Begin to read a file, or two where the sides have one each.
 
         Args:
             languages: FLORES-200 codes of the sides that are wanted, as far as they are stated.
+
+        Raises:
+            MexmaError: It is of another format or damaged; now, or when the pairs come.
         """
         raise NotImplementedError
 
@@ -249,88 +275,25 @@ def outputs_of(
     return found.files(path, languages)
 
 
-class Bitext(NamedTuple):
-    """A file of pairs that is being read.
+def open_pairs(
+    *paths: str | Path | Member, languages: tuple[str, str] = (UNSTATED, UNSTATED), kind: str | None = None
+) -> Bitext:
+    """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin.
 
-    Attributes:
-        kind: The format's name.
-        languages: FLORES-200 codes of source and target, as far as they are known.
-        pairs: With the line that each stands in, where the format has lines.
-    """
-
-    kind: str
-    languages: tuple[str, str]
-    pairs: Iterator[tuple[str | None, Pair]]
-
-
-def read_bitext(path: str | Path, where: str, languages: tuple[str, str] = (UNSTATED, UNSTATED)) -> Bitext:
-    """Begin to read a file of pairs of any format that can be read, by its first bytes; ``-`` is stdin.
+    Args:
+        languages: FLORES-200 codes of the sides that are wanted, as far as they are stated.
+        kind: The format's name; None: as the first bytes say, and TSV where they say nothing.
 
     Raises:
         MexmaError: It cannot be read, now or on the way, or is of another format.
     """
-    found, pieces = _begun(path, where)
-    if found:
-        known, pairs = found.read_bytes(pieces, where, languages)
-        return Bitext(found.name, known, ((None, pair) for pair in pairs))
-    format_, lines = _recognised(lines_of(pieces, where))
-    remembered = _Remembering(lines)
-    pairs = format_.read_pairs(remembered, where) if format_ else iter(())
-    name = format_.name if format_ else DEFAULT
-    return Bitext(name, languages, ((remembered.line, pair) for pair in pairs))
-
-
-def read_scored_file(path: str | Path, where: str) -> Iterator[ScoredPair]:
-    """Read a file of mined bitext of any format that can be read; sentences are as in TSV.
-
-    Raises:
-        MexmaError: As `read_bitext`, or a score that is not there or no finite number.
-    """
-    found, pieces = _begun(path, where)
-    if not found:
-        yield from read_scored(lines_of(pieces, where), where)
-        return
-    for number, pair in enumerate(found.read_bytes(pieces, where, (UNSTATED, UNSTATED))[1], 1):
-        score = getattr(pair, "score", math.nan)
-        if not math.isfinite(score):
-            raise MexmaError(f"{where}: pair {number} has no score", "`mexma mine` writes pairs with scores")
-        yield ScoredPair(score, one_field(pair.source), one_field(pair.target), number)
-
-
-def _begun(path: str | Path, where: str) -> tuple[BitextFormat | None, Iterator[bytes]]:
-    """The format of a file that is not read as lines, None for all others; and all bytes of the file."""
-    pieces = read_pieces(path, where)
-    first = next(pieces, b"")
-    found = next((found for found in formats().values() if first.startswith(found.magic)), None)
-    return found, chain([first], pieces)
-
-
-class _Remembering:
-    """Lines of which the last one that was taken is known."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.line = ""
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        self.line = next(self._lines)
-        return self.line
-
-
-def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Read mined bitext of any format that can be read, by its first line, as `BitextFormat.read` does."""
-    found, lines = _recognised(lines)
-    return found.read(lines, where) if found else iter(())
-
-
-def _recognised(lines: Iterable[str]) -> tuple[BitextFormat | None, Iterator[str]]:
-    """The format of lines, None if there are none, and all the lines."""
-    lines = iter(lines)
-    first = next(lines, None)
-    if first is None:
-        return None, lines
-    found = next((found for found in formats().values() if found.recognises(first)), formats()[DEFAULT])
-    return found, chain([first], lines)
+    texts = [RawText(read_pieces(path, label_of(path)), label_of(path)) for path in paths]
+    if len(texts) == 2:
+        kind = next(name for name, found in formats().items() if found.two_files)
+    elif kind is None:
+        start, pieces = b"", texts[0].pieces
+        while len(start) < LINE_LIMIT and b"\n" not in start and (piece := next(pieces, b"")):
+            start += piece
+        texts = [RawText(chain([start], pieces), texts[0].where)]
+        kind = next((name for name, found in formats().items() if found.recognises(start)), DEFAULT)
+    return formats()[kind].read(*texts, languages=languages)

@@ -1,4 +1,4 @@
-"""Moses files, line n of one the translation of line n of the other: writing them, and finding them by name.
+"""Moses files: line n of one is the translation of line n of the other. They are found by name.
 
 OPUS and mtdata write the two languages into the name and one of them into the extension: ``DGT.en-fr.en``
 with ``DGT.en-fr.fr``, ``OPUS-nllb-v1-eng-zho_TW.eng.gz`` with ``OPUS-nllb-v1-eng-zho_TW.zho_TW.gz``. Codes
@@ -7,15 +7,23 @@ may have two or three letters, or be BCP-47 tags with ``-`` or ``_``, in either 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format, one_field
+from mexma_cli.formats.bitext import (
+    Bitext,
+    BitextFormat,
+    Pair,
+    PlainPair,
+    RawText,
+    Record,
+    bitext_format,
+    one_field,
+)
 from mexma_cli.text.compression import plain_name, split_ending
-from mexma_cli.text.lines import Member, read_lines, scan
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -45,21 +53,26 @@ class Moses(BitextFormat):
             source, target = one_field(pair.source), one_field(pair.target)
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+        """Raises:
+        MexmaError: Both files have not the same number of lines.
+        """
+        return Bitext(self.name, languages, _aligned(texts))
 
-def read_aligned(source: Path | Member, target: Path | Member) -> Iterator[tuple[str, str]]:
-    """The lines of two aligned files.
 
-    Raises:
-        MexmaError: One of them cannot be read as lines of text, or they have not as many.
-    """
-    for left, right in zip_longest(read_lines(source), read_lines(target)):
-        if left is None or right is None:
-            counts = [scan(path).lines for path in (source, target)]
+def _aligned(texts: Sequence[RawText]) -> Iterator[Record]:
+    sides = [text.lines() for text in texts]
+    for number, pair in enumerate(zip_longest(*sides)):
+        if None in pair:
+            left = [number + (line is not None) for line in pair]
+            counts = [
+                f"{text.where} has {count + sum(1 for _ in rest):,} lines"
+                for text, count, rest in zip(texts, left, sides, strict=True)
+            ]
             raise MexmaError(
-                f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,} lines",
-                "line n of one must be the translation of line n of the other",
+                ", ".join(counts), "line n of one must be the translation of line n of the other"
             )
-        yield left, right
+        yield None, PlainPair(*pair)
 
 
 class AlignedFiles(NamedTuple):

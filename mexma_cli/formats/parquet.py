@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mexma_cli.errors import MexmaError, require
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, bitext_format, pair_of
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    Bitext,
+    BitextFormat,
+    MinedPair,
+    Pair,
+    RawText,
+    bitext_format,
+    pair_of,
+    typed,
+)
 from mexma_cli.text.compression import check_ratio
 from mexma_cli.text.temporary import temporary_space
 
@@ -61,14 +71,12 @@ class Parquet(BitextFormat):
                 yield (sink.take(),), 0
         yield (sink.take(),), 0
 
-    def read_bytes(
-        self, pieces: Iterator[bytes], where: str, languages: tuple[str, str]
-    ) -> tuple[tuple[str, str], Iterator[Pair]]:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Raises:
         MexmaError: pyarrow is not installed, or the file is damaged or has no texts `source` and `target`.
         """
         require("pyarrow", "parquet", "Parquet")
-        return languages, _read(pieces, where)
+        return Bitext(self.name, languages, ((None, pair) for pair in _read(*texts[0])))
 
 
 def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:
@@ -89,12 +97,7 @@ def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:
                         size += part.text
                         check_ratio(size, packed, where)
                         for row in batch.slice(part.first, part.rows).to_pylist():
-                            known = {
-                                name: known
-                                for name, value in row.items()
-                                if (known := _known(name, value)) is not None
-                            }
-                            yield pair_of(known, row["source"] or "", row["target"] or "")
+                            yield pair_of(typed(row), row["source"] or "", row["target"] or "")
         except (ArrowException, UnicodeDecodeError) as error:
             raise MexmaError(f"{where} is damaged: {error}") from None
         except OSError as error:
@@ -155,13 +158,6 @@ def _lengths(column: Any) -> np.ndarray:
     else:
         found = compute.binary_length(column)
     return np.asarray(compute.fill_null(found, 0), dtype=np.int64)
-
-
-def _known(name: str, value: Any) -> Any:
-    """A value as it is in a pair; None if it is nothing of the kind."""
-    if isinstance(value, list):
-        return tuple(value)
-    return value if isinstance(value, str if name.endswith("_document") else int | float) else None
 
 
 def _type(field: str) -> Any:

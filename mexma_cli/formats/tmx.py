@@ -17,7 +17,16 @@ from xml.parsers import expat
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, bitext_format, pair_of
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    Bitext,
+    BitextFormat,
+    MinedPair,
+    Pair,
+    RawText,
+    bitext_format,
+    pair_of,
+)
 from mexma_cli.formats.tsv import parsed, shortened, shown
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.text.lines import LINE_LIMIT
@@ -91,19 +100,18 @@ class Tmx(BitextFormat):
             yield (f'<tu tuid="{number}">{properties}{segments}</tu>\n',), changed
         yield ("</body>\n</tmx>\n",), 0
 
-    def read_bytes(
-        self, pieces: Iterator[bytes], where: str, languages: tuple[str, str]
-    ) -> tuple[tuple[str, str], Iterator[Pair]]:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """A unit without one of the two languages is a pair with an empty side.
 
         Raises:
             MexmaError: It is no TMX, not well formed, has entities of its own, a segment of more than
                 `LINE_LIMIT` characters, or not both languages; or more, and they are not stated.
         """
+        ((pieces, where),) = texts
         reader = _Reader(where, languages)
         pairs = reader.pairs(pieces)
         first = list(islice(pairs, 1))  # which says the languages
-        return reader.languages, chain(first, pairs)
+        return Bitext(self.name, reader.languages, ((None, pair) for pair in chain(first, pairs)))
 
 
 class _Reader:
@@ -245,8 +253,7 @@ class _Reader:
                 self._choose()
             sides = [self._segments.get(language, "") for language in self.languages]
             self._whole += all(language in self._segments for language in self.languages)
-            known = {field: value for field, value in self._properties.items() if value is not None}
-            self._found.append(pair_of(known, *sides))
+            self._found.append(pair_of(self._properties, *sides))
 
     def _choose(self) -> None:
         """The languages that are not stated, from the first unit."""

@@ -1,21 +1,21 @@
-"""Tab-separated text: pairs as `score TAB source TAB target`, without quoting, and lists of two fields."""
+"""Tab-separated text: pairs as `score TAB source TAB target`, without quoting."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
     AlignedPair,
+    Bitext,
     BitextFormat,
     MinedPair,
     Pair,
     PlainPair,
-    ScoredPair,
+    RawText,
+    Record,
     bitext_format,
     one_field,
     pair_of,
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
-_WITH_IDS = tuple(len(pair._fields) for pair in (MinedPair, AlignedPair))
-"""The numbers of columns where all is written that is known of a pair."""
-_OTHERS = {"{": "JSONL", "<": "XML"}
-"""The format of a line that begins with one of these and is no TSV."""
+_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair)}
+"""By the number of columns: the pairs of which all is written that is known."""
+_OTHERS = {
+    begun: f"it looks like {name}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
+    for begun, name in (("{", "JSONL"), ("<", "XML"))
+}
+"""Hints for a line that begins with one of these and is no TSV."""
 
 
 @bitext_format
@@ -52,34 +55,11 @@ class Tsv(BitextFormat):
             else:
                 yield from tsv_lines([pair if with_ids else pair[:3]])
 
-    def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
-        for number, line in enumerate(lines, 1):
-            score, source, target = _fields(line, 3, where, number, "score, source, target", _WITH_IDS)[:3]
-            value = _number(score)
-            if value is None or not math.isfinite(value):
-                raise MexmaError(
-                    f"{where}, line {number}: the score {shortened(score)} is not a number",
-                    "each line must be: score TAB source TAB target",
-                )
-            yield ScoredPair(value, source, target, number)
-
-    def read_pairs(self, lines: Iterator[str], where: str) -> Iterator[Pair]:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Raises:
-        MexmaError: A line with fewer or more fields than the first one, or without them.
+        MexmaError: A line has fewer or more fields than the first one, or has not what they are.
         """
-        first = next(lines)
-        columns = first.count("\t") + 1
-        if columns == 1:
-            raise MexmaError(
-                f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
-                _other_format(first) or "is it one side of a bitext in two files? Name the other one too",
-            )
-        scored = columns >= 3 and _number(first.partition("\t")[0]) is not None
-        for number, line in enumerate(chain([first], lines), 1):
-            if scored:
-                yield _known(line, columns, where, number)
-            else:
-                yield PlainPair(*_fields(line, 2, where, number, "source, target"))
+        return Bitext(self.name, languages, _records(*texts))
 
 
 def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
@@ -99,49 +79,37 @@ def shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else one_field(str(value))
 
 
-def read_pairs(
-    lines: Iterable[str], where: str, columns: str = "source, target"
-) -> Iterator[tuple[str, str]]:
-    """Read lines of two fields.
-
-    Args:
-        columns: The names of the two, for messages.
-
-    Raises:
-        MexmaError: A line without two fields.
-    """
-    for number, line in enumerate(lines, 1):
-        first, second = _fields(line, 2, where, number, columns)
-        yield first, second
-
-
 def shortened(text: str) -> str:
     """A text as a message quotes it."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _known(line: str, columns: int, where: str, number: int) -> Pair:
-    """A pair with its score, and with what else the line has, if it has as many columns as the first one."""
+def _records(text: RawText) -> Iterator[Record]:
+    columns, scored = 0, False
+    for number, line in enumerate(text.lines(), 1):
+        if number == 1:
+            columns = line.count("\t") + 1
+            scored = columns >= 3 and _number(line.partition("\t")[0]) is not None
+        where = f"{text.where}, line {number}"
+        yield line, _scored(line, columns, where) if scored else PlainPair(*_sides(line, where))
+
+
+def _scored(line: str, columns: int, where: str) -> Pair:
+    """A pair with its score, and with the ids that the line has."""
     fields = line.split("\t")
     score = _number(fields[0])
     if len(fields) < 3 or score is None:
         found = counted(len(fields), "tab-separated field") if len(fields) < 3 else "no score"
-        raise MexmaError(f"{where}, line {number}: {found}, expected 3 (score, source, target) as in line 1")
-    if len(fields) == columns and columns in _WITH_IDS:
-        return _with_ids(score, fields)
-    # A tab too many in other lines may be in quotes.
-    source, target = _fields("\t".join(fields[1:]), 2, where, number, "source, target")
+        raise MexmaError(f"{where}: {found}, expected 3 (score, source, target) as in line 1")
+    kind = _WITH_IDS.get(len(fields))
+    if kind is not None:
+        names = kind._fields[3:]
+        known = {name: parsed(name, text) for name, text in zip(names, fields[3:], strict=True)}
+        if len(fields) == columns or None not in known.values():
+            return pair_of(known | {"score": score}, *_unquoted(fields[1:3], line, fits=True))
+    # A tab more than in the first line may be in quotes.
+    source, target = _sides(line.partition("\t")[2], where)
     return MinedPair(score, source, target)
-
-
-def _with_ids(score: float, fields: Sequence[str]) -> Pair:
-    kind = MinedPair if len(fields) == len(MinedPair._fields) else AlignedPair
-    known = {"score": score} | {
-        name: value
-        for name, text in zip(kind._fields[3:], fields[3:], strict=True)
-        if (value := parsed(name, text)) is not None
-    }
-    return pair_of(known, *_unquoted(list(fields[1:3]), "\t".join(fields), fits=True))
 
 
 def parsed(name: str, text: str) -> Any:
@@ -163,27 +131,19 @@ def _number(field: str) -> float | None:
         return None
 
 
-def _fields(
-    line: str, wanted: int, where: str, number: int, columns: str, also: Sequence[int] = ()
-) -> list[str]:
+def _sides(line: str, where: str) -> list[str]:
+    """The two sentences of a line without a score."""
     fields = line.split("\t")
     if '"' in line:
-        fields = _unquoted(fields, line, fits=len(fields) in (wanted, *also))
-    if len(fields) not in (wanted, *also):
+        fields = _unquoted(fields, line, fits=len(fields) == 2)
+    if len(fields) != 2:
+        hint = _OTHERS.get(line[:1]) or "is it one side of a bitext in two files? Name the other one too"
         raise MexmaError(
-            f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
-            f"expected {wanted} ({columns}): {shortened(line)}",
-            _other_format(line),
+            f"{where}: {counted(len(fields), 'tab-separated field')}, expected 2 (source, target): "
+            f"{shortened(line)}",
+            hint if len(fields) == 1 else None,
         )
     return fields
-
-
-def _other_format(line: str) -> str | None:
-    """A hint, where a line looks like another format."""
-    other = _OTHERS.get(line[:1])
-    return (
-        other and f"it looks like {other}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
-    )
 
 
 def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:

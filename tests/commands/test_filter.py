@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from mexma_cli.formats.bitext import MinedPair, formats, read_bitext
+from mexma_cli.formats.bitext import MinedPair, formats, open_pairs
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write
@@ -49,7 +49,7 @@ def filtered(*arguments: str | Path, stdin: str | bytes | None = None) -> Result
 
 def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> None:
     path = made(tmp_path / "mined.tsv.gz")
-    lines = [line for line, _ in read_bitext(path, "").pairs]
+    lines = [line for line, _ in open_pairs(path).records]
     outputs = tmp_path / "out.tsv", tmp_path / "dropped.tsv", tmp_path / "report.json"
     done = ok(filtered(path, *LANGUAGES, "-o", outputs[0], "--rejects", outputs[1], "--report", outputs[2]))
     wanted = [reason for reason, *_ in PAIRS]
@@ -72,9 +72,9 @@ def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> 
 def test_a_pipe_keeps_the_format(kind: str, tmp_path: Path) -> None:
     content = made(tmp_path / "in", kind).read_bytes()
     (tmp_path / "out").write_bytes(ok(filtered("-", *LANGUAGES, stdin=content)).stdout_bytes)
-    found = read_bitext(tmp_path / "out", "", ("fra_Latn", "eng_Latn"))
+    found = open_pairs(tmp_path / "out", languages=("fra_Latn", "eng_Latn"))
     kept = [pair for pair, (reason, *_) in zip(mined(*PAIRS), PAIRS, strict=True) if not reason]
-    assert found.kind == kind and [pair for _, pair in found.pairs] == kept
+    assert found.kind == kind and list(found.pairs) == kept
 
 
 def test_formats_are_changed_with_scores_and_ids(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_formats_are_changed_with_scores_and_ids(tmp_path: Path) -> None:
     kept = [pair for pair, reason in zip(mined(*PAIRS), wanted, strict=True) if not reason]
     for name in ("a.tsv", "b.tmx", "c.parquet"):
         ok(filtered(path, *LANGUAGES, "-o", tmp_path / name))
-        found = read_bitext(tmp_path / name, "", ("fra_Latn", "eng_Latn"))
-        assert [pair for _, pair in found.pairs] == kept
+        found = open_pairs(tmp_path / name, languages=("fra_Latn", "eng_Latn"))
+        assert list(found.pairs) == kept
     ok(filtered(path, *LANGUAGES, "--format", "moses", "-o", tmp_path / "d"))
     sides = [(tmp_path / f"d.{code}").read_text().splitlines() for code in ("fra", "eng")]
     assert sides == [[pair.source for pair in kept], [pair.target for pair in kept]]
@@ -93,7 +93,7 @@ def test_a_document_with_languages_needs_no_options(tmp_path: Path) -> None:
     path = made(tmp_path / "in.tmx", "tmx", with_ids=False)
     done = ok(filtered(path, "-o", tmp_path / "out.tmx"))
     assert "2 of 10 pairs kept" in done.stderr and "warning" not in done.stderr
-    assert read_bitext(tmp_path / "out.tmx", "").languages == ("fra_Latn", "eng_Latn")
+    assert open_pairs(tmp_path / "out.tmx").languages == ("fra_Latn", "eng_Latn")
 
 
 def test_two_files_of_lines(tmp_path: Path) -> None:

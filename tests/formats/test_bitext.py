@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,15 +19,13 @@ from mexma_cli.formats.bitext import (
     MinedPair,
     Pair,
     PlainPair,
-    ScoredPair,
+    RawText,
     format_of,
     formats,
+    open_pairs,
     outputs_of,
-    read_bitext,
-    read_scored,
-    read_scored_file,
 )
-from mexma_cli.formats.tsv import Tsv, read_pairs, tsv_lines
+from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 
 PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
@@ -39,6 +38,12 @@ def written(name: str, pairs: Sequence[Pair], with_ids: bool = False) -> list[Ch
     return list(formats(alignments=True)[name].write(pairs, LANGUAGES, with_ids))
 
 
+def read(kind: str, *lines: str) -> list[Pair]:
+    """The pairs of a file "f" with these lines."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return list(formats()[kind].read(RawText(iter([text]), "f"), languages=LANGUAGES).pairs)
+
+
 def test_tabs_and_line_breaks_become_spaces_and_are_counted() -> None:
     ((first,), changed), ((second,), unchanged) = tsv_lines([(1, "a\tb\r", "c\nd"), (1.5, "à", "b c")])
     assert (first, changed, unchanged) == ("1.0\ta b \tc d\n", 2, 0)
@@ -49,7 +54,7 @@ def test_tabs_and_line_breaks_become_spaces_and_are_counted() -> None:
 def test_comes_back_as_it_was_written(score: float, source: str, target: str) -> None:
     (((line,), _),) = tsv_lines([(score, source, target)])
     if '""' not in line:  # that would be read as the quoting of csv
-        assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source, target, 1)]
+        assert read("tsv", line[:-1]) == [MinedPair(score, source, target)]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,7 @@ def test_reads_what_stopes_quotes(pair: tuple[str, str]) -> None:
     out = io.StringIO()
     csv.writer(out, delimiter="\t").writerow([1.0625, *pair])
     assert out.getvalue().endswith("\r\n")  # which reading lines removes
-    assert list(read_scored([out.getvalue()[:-2]], "f")) == [ScoredPair(1.0625, *pair, 1)]
+    assert read("tsv", out.getvalue()[:-2]) == [MinedPair(1.0625, *pair)]
 
 
 @pytest.mark.parametrize(
@@ -81,52 +86,37 @@ def test_reads_what_stopes_quotes(pair: tuple[str, str]) -> None:
     ],
 )
 def test_quotation_marks_of_the_text_stay(line: str) -> None:
-    ((score, source, target, _),) = read_scored([line], "f")
-    assert [str(score), source, target] == line.split("\t")
-    assert list(read_pairs([line.partition("\t")[2]], "f")) == [(source, target)]
+    (pair,) = read("tsv", line)
+    assert [str(pair[0]), *pair[1:3]] == line.split("\t")
+    assert read("tsv", line.partition("\t")[2]) == [PlainPair(pair.source, pair.target)]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("just a line", r"f\.tsv, line 2: 1 tab-separated field, expected 3"),
-        ("1\ta\tb\tc", "line 2: 4 tab-separated fields"),
+        ("just a line", r"f, line 2: 1 tab-separated field, expected 3"),
+        ("1\ta\tb\tc", "line 2: 3 tab-separated fields, expected 2"),
         ("", "line 2: 1 tab-separated field,"),
-        ("high\ta\tb", "line 2: the score 'high' is not a number"),
-        ("nan\ta\tb", "line 2: the score 'nan'"),
-        ("inf\ta\tb", "line 2: the score 'inf'"),
+        ("high\ta\tb", r"line 2: no score, expected 3 \(score, source, target\) as in line 1"),
     ],
 )
 def test_says_which_line_is_wrong(line: str, message: str) -> None:
     with pytest.raises(MexmaError, match=message):
-        list(read_scored(["1.0\ta\tb", line], "f.tsv"))
+        read("tsv", "1.0\ta\tb", line)
 
 
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
         ('<?xml version="1.0"?>', "XML; TSV is read"),
-        ("1.0 a b", ""),
+        ('{"score": 1.0}', "JSONL; TSV is read"),
+        ("1.0 a b", "one side of a bitext in two files"),
     ],
 )
 def test_other_formats_are_told(line: str, hint: str) -> None:
-    for read, fields in ((read_scored, 3), (read_pairs, 2)):
-        with pytest.raises(MexmaError, match=f"1 tab-separated field, expected {fields}") as caught:
-            list(read([line], "f"))
-        assert hint in (caught.value.hint or "") and bool(caught.value.hint) == bool(hint)
-
-
-def test_a_list_of_two_fields_is_told_of_jsonl() -> None:
     with pytest.raises(MexmaError, match="1 tab-separated field, expected 2") as caught:
-        list(read_pairs(['{"score": 1.0}'], "f"))
-    assert "JSONL; TSV is read" in str(caught.value.hint)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)
-def test_jsonl_is_read_as_tsv_would_be(score: float, source: str, target: str) -> None:
-    pair = MinedPair(score, source + "\t", target, 3, 4)
-    (((line,), _),) = written("jsonl", [pair])
-    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source + " ", target, 1)]
+        read("tsv", line)
+    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -138,21 +128,25 @@ def test_jsonl_is_read_as_tsv_would_be(score: float, source: str, target: str) -
         ("[1]", "not an object with the texts"),
         ("1.0\ta\tb", "not an object with the texts"),
         ("", "not an object with the texts"),
-        ('{"source": "a", "target": "b"}', r"f, line 2: `score` is not there, or not a number"),
-        ('{"score": NaN, "source": "a", "target": "b"}', "not a number"),
-        ('{"score": true, "source": "a", "target": "b"}', "not a number"),
     ],
 )
 def test_says_which_line_of_jsonl_is_wrong(line: str, message: str) -> None:
     with pytest.raises(MexmaError, match=message) as caught:
-        list(read_scored(['{"score": 1, "source": "a", "target": "b"}', line], "f"))
+        read("jsonl", '{"score": 1, "source": "a", "target": "b"}', line)
     assert "--format jsonl" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("score", ["NaN", "Infinity", "1e999", "true", '"1.5"', "null"])
+def test_a_score_in_json_is_a_finite_number(score: str) -> None:
+    pair = f'{{"score": {score}, "source": "a", "target": "b"}}'
+    wanted = MinedPair(math.inf, "a", "b") if score == "1e999" else PlainPair("a", "b")
+    assert read("jsonl", pair) == [wanted]
+
+
 def test_reads_pairs_of_two_fields() -> None:
-    assert list(read_pairs(["a\tb", "c\td"], "g")) == [("a", "b"), ("c", "d")]
-    with pytest.raises(MexmaError, match=r"g, line 2: 3 .*expected 2 \(source, target\)"):
-        list(read_pairs(["a\tb", "1\tc\td"], "g"))
+    assert read("tsv", "a\tb", "c\td") == [PlainPair("a", "b"), PlainPair("c", "d")]
+    with pytest.raises(MexmaError, match=r"f, line 2: 3 .*expected 2 \(source, target\)"):
+        read("tsv", "a\tb", "1\tc\td")
 
 
 PAIR = MinedPair(1.5, "a\tb", "c\rd", 3, 4, 1, 0, 0.5, 0.25, 0.75)
@@ -163,9 +157,11 @@ def test_tsv_has_ids_after_the_text() -> None:
     assert written("tsv", [PAIR], with_ids=True) == [(("1.5\ta b\tc d\t3\t4\t1\t0\t0.5\t0.25\t0.75\n",), 2)]
 
 
-def test_tsv_with_ids_is_read_as_scored_pairs() -> None:
+def test_tsv_with_ids_and_without_may_stand_in_one_file() -> None:
     (((line,), _),) = written("tsv", [PAIR], with_ids=True)
-    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(1.5, "a b", "c d", 1)]
+    whole, plain = PAIR._replace(source="a b", target="c d"), MinedPair(1.0, "e", "f")
+    assert read("tsv", line[:-1], "1.0\te\tf") == [whole, plain]
+    assert read("tsv", "1.0\te\tf", line[:-1]) == [plain, whole]
 
 
 @given(sentence, sentence)
@@ -258,8 +254,7 @@ def test_alignments_have_their_documents_and_lines() -> None:
     assert written("tsv", [ALIGNED]) == [(("0.5\ta b c\td\n",), 1)]
     (((line,), _),) = written("tsv", [ALIGNED], with_ids=True)
     assert line == "0.5\ta b c\td\tnews 1\tn1\t3,4\t2\n"
-    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(0.5, "a b c", "d", 1)]
-    assert list(Tsv().read_pairs(iter([line[:-1]]), "f")) == [aligned_in_tsv]
+    assert read("tsv", line[:-1]) == [aligned_in_tsv]
     (((line,), _),) = written("jsonl", [ALIGNED])
     assert json.loads(line) == {**ALIGNED._asdict(), "source_lines": [3, 4], "target_lines": [2]}
     (_, ((unit,), _), _) = written("tmx", [ALIGNED._replace(source_document="a&b")], with_ids=True)
@@ -292,8 +287,8 @@ def test_a_file_of_pairs_is_read_as_it_was_written(kind: str, pairs: list[Pair],
     path = tmp_path / "pairs"
     languages = ("fra_Latn", "zho_Hant")
     write_chunks([path], formats()[kind].write(pairs, languages, with_ids=True))
-    found = read_bitext(path, "f", languages)
-    assert (found.kind, [pair for _, pair in found.pairs]) == (kind, pairs)
+    found = open_pairs(path, languages=languages)
+    assert (found.kind, list(found.pairs)) == (kind, pairs)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "jsonl"])
@@ -301,24 +296,9 @@ def test_each_pair_comes_with_its_line(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.gz"
     write_chunks([path], formats()[kind].write([MinedPair(1.0, str(n), "b") for n in range(9)], ("und",) * 2))
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-    assert [(line, pair.source) for line, pair in read_bitext(path, "f").pairs] == [
+    assert [(line, pair.source) for line, pair in open_pairs(path).records] == [
         (line, str(n)) for n, line in enumerate(lines)
     ]
-
-
-def test_files_of_bytes_have_scores_too(tmp_path: Path) -> None:
-    for kind in ("tmx", "parquet"):
-        path = tmp_path / kind
-        write_chunks([path], formats()[kind].write([MinedPair(1.5, "a\nb", "c")], ("fra_Latn", "eng_Latn")))
-        assert list(read_scored_file(path, "f")) == [ScoredPair(1.5, "a b", "c", 1)]
-        write_chunks([path], formats()[kind].write([PlainPair("a", "b")], ("fra_Latn", "eng_Latn")))
-        with pytest.raises(MexmaError, match="f: pair 1 has no score"):
-            list(read_scored_file(path, "f"))
-
-
-def test_scores_that_are_missing_on_the_way_are_told() -> None:
-    with pytest.raises(MexmaError, match="f, line 2: no score, expected 3"):
-        list(Tsv().read_pairs(iter(["1.0\ta\tb", "x\ta\tb"]), "f"))
 
 
 def test_columns_of_other_programs_in_parquet(tmp_path: Path) -> None:
@@ -327,12 +307,9 @@ def test_columns_of_other_programs_in_parquet(tmp_path: Path) -> None:
 
     table = {"source": ["a", None], "target": ["b", "c"], "score": ["high", "low"], "more": [1, 2]}
     write_table(pyarrow.table(table), tmp_path / "a")
-    assert [pair for _, pair in read_bitext(tmp_path / "a", "f").pairs] == [
-        PlainPair("a", "b"),
-        PlainPair("", "c"),
-    ]
+    assert list(open_pairs(tmp_path / "a").pairs) == [PlainPair("a", "b"), PlainPair("", "c")]
     write_table(pyarrow.table({"en": ["a"]}), tmp_path / "b")
     (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:200])
-    for name, message in (("b", "f has no columns source and target"), ("c", "f is damaged: Parquet")):
+    for name, message in (("b", "b has no columns source and target"), ("c", "c is damaged: Parquet")):
         with pytest.raises(MexmaError, match=message):
-            list(read_bitext(tmp_path / name, "f").pairs)
+            list(open_pairs(tmp_path / name).pairs)

@@ -1,9 +1,13 @@
-"""Which files belong together, by their names."""
+"""Which files belong together, by their names, and their lines."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import PlainPair, open_pairs
 from mexma_cli.formats.moses import AlignedFiles, aligned_files
 
 
@@ -57,3 +61,16 @@ def test_several_in_one_folder() -> None:
         AlignedFiles("A.de-en", ("de", "en"), ("A.de-en.de", "A.de-en.en")),
         AlignedFiles("A.en-fr", ("en", "fr"), ("A.en-fr.en", "A.en-fr.fr")),
     ]
+
+
+@pytest.mark.parametrize("lines", [(2, 2), (2, 5), (4, 1), (0, 3)])
+def test_two_files_have_as_many_lines(lines: tuple[int, int], tmp_path: Path) -> None:
+    paths = [tmp_path / "a.fr", tmp_path / "a.en"]
+    for path, count in zip(paths, lines, strict=True):
+        path.write_text("".join(f"{row}\n" for row in range(count)))
+    pairs = open_pairs(*paths).pairs
+    if lines == (2, 2):
+        assert list(pairs) == [PlainPair("0", "0"), PlainPair("1", "1")]
+        return
+    with pytest.raises(MexmaError, match=f"a.fr has {lines[0]} lines, .*a.en has {lines[1]} lines"):
+        list(pairs)

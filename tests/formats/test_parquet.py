@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.parquet import Parquet
+from mexma_cli.formats.bitext import open_pairs
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    _, pairs = Parquet().read_bytes(iter([path.read_bytes()]), "x.parquet", ("und", "und"))
-    return [(pair.source, pair.target) for pair in pairs]
+    return [(pair.source, pair.target) for pair in open_pairs(path).pairs]
 
 
 def test_texts_come_as_they_are(tmp_path: Path) -> None:
@@ -37,5 +36,5 @@ def test_a_dictionary_that_becomes_gigabytes_is_refused(tmp_path: Path) -> None:
         pa.table({"source": texts, "target": texts}), tmp_path / "a.parquet", compression="zstd"
     )
     assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
-    with pytest.raises(MexmaError, match=r"x\.parquet is no text: over .* are packed into"):
+    with pytest.raises(MexmaError, match=r"a\.parquet is no text: over .* are packed into"):
         read(tmp_path / "a.parquet")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair
+from mexma_cli.formats.bitext import MinedPair, RawText
 from mexma_cli.formats.tmx import Tmx, bcp47
 from mexma_cli.text.lines import LINE_LIMIT
 
@@ -91,8 +91,8 @@ def test_every_language_has_a_tag_of_its_own() -> None:
 def read(text: str | bytes, languages: tuple[str, str] = ("und", "und"), step: int = 7) -> tuple[Any, ...]:
     data = text.encode() if isinstance(text, str) else text
     pieces = (data[at : at + step] for at in range(0, len(data), step))
-    known, pairs = Tmx().read_bytes(pieces, "x.tmx", languages)
-    return (*known, *pairs)
+    found = Tmx().read(RawText(pieces, "x.tmx"), languages=languages)
+    return (*found.languages, *found.pairs)
 
 
 def units(*bodies: str, head: str = "") -> str:
@@ -157,7 +157,7 @@ def test_broken_and_dangerous_documents_are_refused(text: str, message: str) -> 
 def test_memory_does_not_grow_with_the_document() -> None:
     unit = f"<tu>{tuv('en', 'x' * 500)}{tuv('fr', 'y' * 500)}</tu>".encode()
     pieces = chain([b"<tmx><body>"], repeat(unit * 100, 50), [b"</body></tmx>"])
-    _, pairs = Tmx().read_bytes(pieces, "x.tmx", ("und", "und"))
+    pairs = Tmx().read(RawText(pieces, "x.tmx"), languages=("und", "und")).pairs
     next(pairs)
     tracemalloc.start()
     assert sum(1 for _ in pairs) == 4999
@@ -180,4 +180,4 @@ def test_an_encoding_that_expat_lacks_is_decoded() -> None:
 def test_nothing_without_an_end_is_held(begun: str) -> None:
     pieces = chain([f"<tmx><header/><body>{begun}".encode()], repeat(b"x " * (1 << 20), 40))
     with pytest.raises(MexmaError, match=r"no unit ends in the next 16 MiB|over"):
-        list(Tmx().read_bytes(pieces, "a.tmx", ("en", "fr"))[1])
+        list(Tmx().read(RawText(pieces, "a.tmx"), languages=("en", "fr")).pairs)

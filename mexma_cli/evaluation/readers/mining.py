@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,9 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import require_folder
-from mexma_cli.formats.ids import read_ids
-from mexma_cli.formats.tsv import read_pairs
+from mexma_cli.formats.ids import read_id_pairs, read_ids
 from mexma_cli.languages import resolve
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import read_lines
 
 HINT = (
     "BUCC 2018 (comparable.limsi.fr/bucc2018): fr-en.training.fr, .en and .gold; or fra-eng.fra.tsv, "
@@ -93,20 +91,10 @@ def _read(pair: str, split: str, files: Files, folder: Path) -> MiningSet | None
             f"{folder}: the {' and '.join(missing)} file of {pair} is missing beside {there}",
             f"needed: {HINT}",
         )
-    sides = [list(read_ids(read_lines(files[side]), str(files[side]))) for side in ("source", "target")]
+    sides = [list(read_ids(files[side])) for side in ("source", "target")]
     (source_ids, sources), (target_ids, targets) = ([*map(list, zip(*side, strict=True))] for side in sides)
-    gold = np.array(list(_gold(files, source_ids, target_ids)), dtype=np.int64)
-    if not len(gold):
-        raise MexmaError(f"{files['gold']} is empty: it has no gold pairs")
+    rows = [{name: row for row, name in enumerate(ids)} for ids in (source_ids, target_ids)]
+    pairs = read_id_pairs(files["gold"], rows, [files["source"], files["target"]])
+    gold = np.array([(rows[0][source], rows[1][target]) for source, target in pairs], dtype=np.int64)
     is_bucc = split in _BUCC_SPLITS
     return MiningSet(_codes(pair), split, source_ids, sources, target_ids, targets, gold, is_bucc)
-
-
-def _gold(files: Files, source_ids: list[str], target_ids: list[str]) -> Iterator[tuple[int, int]]:
-    known = [{name: row for row, name in enumerate(ids)} for ids in (source_ids, target_ids)]
-    pairs = read_pairs(read_lines(files["gold"]), str(files["gold"]), "source id, target id")
-    for number, pair in enumerate(pairs, 1):
-        for name, rows, side in zip(pair, known, ("source", "target"), strict=True):
-            if name not in rows:
-                raise MexmaError(f"{files['gold']}, line {number}: the id {name!r} is not in {files[side]}")
-        yield known[0][pair[0]], known[1][pair[1]]

@@ -17,8 +17,7 @@ import numpy as np
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
-from mexma_cli.formats.bitext import Bitext, Pair, PlainPair, formats, outputs_of, read_bitext
-from mexma_cli.formats.moses import read_aligned
+from mexma_cli.formats.bitext import Bitext, Pair, formats, open_pairs, outputs_of
 from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.rules import RuleSettings
@@ -94,7 +93,7 @@ def filter_files(
     Raises:
         MexmaError: An input cannot be read, or an output cannot be written.
     """
-    bitext = _opened(job.inputs, job.languages)
+    bitext = open_pairs(*job.inputs, languages=job.languages)
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
@@ -110,13 +109,6 @@ def filter_files(
             made = {"files": list(map(str, outputs)), "format": kind}
             _write_report(job, bitext.languages, made, found, argv)
     return found, changed
-
-
-def _opened(inputs: Sequence[Path], stated: tuple[str, str]) -> Bitext:
-    if len(inputs) == 1:
-        return read_bitext(inputs[0], label_of(inputs[0]), stated)
-    pairs = (PlainPair(*sides) for sides in read_aligned(*inputs))
-    return Bitext("moses", stated, ((None, pair) for pair in pairs))
 
 
 def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path] = ()) -> PairRules:
@@ -163,7 +155,7 @@ def _judged(
         as_read: The lines are what is written, where the format has lines.
     """
     done = 0
-    while batch := list(islice(bitext.pairs, _BATCH)):
+    while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
             [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
         )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.tsv import read_pairs
+from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.lines import is_blank, read_lines
@@ -148,7 +148,7 @@ def pair_documents(
         if not found:
             raise none_in_common(sides)
     else:
-        found = _read_pairs(pairs, sides, ids)
+        found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, "document")]
     table = np.unique(np.array(found, dtype=np.int32), axis=0)
     source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
     return table, (source, target)
@@ -187,21 +187,3 @@ def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
     numbers: dict[str, int] = {}
     named = (numbers.setdefault(name, len(numbers)) for name in ids_of_lines(path))
     return np.fromiter(named, dtype=np.int32), numbers
-
-
-def _read_pairs(
-    path: Path, sides: tuple[Path, Path], ids: tuple[Mapping[str, int], Mapping[str, int]]
-) -> list[tuple[int, int]]:
-    found = []
-    names = "source id, target id"
-    for line, pair in enumerate(read_pairs(read_lines(path), str(path), names), 1):
-        for name, own, other, file in zip(pair, ids, ids[::-1], sides, strict=True):
-            if name not in own:
-                hint = (
-                    "the columns are the other way round: source id TAB target id" if name in other else None
-                )
-                raise MexmaError(f"{path}, line {line}: the document {name!r} is not in {file}", hint)
-        found.append((ids[0][pair[0]], ids[1][pair[1]]))
-    if not found:
-        raise MexmaError(f"{path} is empty: no documents are paired", f"each line must be: {names}")
-    return found

@@ -15,7 +15,8 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
-from mexma_cli.formats.moses import aligned_files, read_aligned
+from mexma_cli.formats.bitext import open_pairs
+from mexma_cli.formats.moses import aligned_files
 from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
 
@@ -36,7 +37,8 @@ class PairFiles:
         if len(self.files) == 1:
             yield from _tsv(self.files[0])
         else:
-            yield from ((None, left.strip(), right.strip(), "") for left, right in read_aligned(*self.files))
+            pairs = open_pairs(*self.files).pairs
+            yield from ((None, pair.source.strip(), pair.target.strip(), "") for pair in pairs)
 
 
 @dataclass

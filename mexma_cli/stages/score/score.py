@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import one_field, read_bitext
+from mexma_cli.formats.bitext import one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
@@ -192,7 +192,7 @@ def open_bitext(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         sides = [folder / "source", folder / "target"]
         with temporary_space():
-            languages = split_sides(paths[0], labels[0], sides[0], sides[1], languages)
+            languages = split_sides(paths[0], sides[0], sides[1], languages)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
     spoken = 2 * languages
@@ -202,27 +202,26 @@ def open_bitext(
 
 
 def split_sides(
-    path: Path, where: str, source: Path, target: Path, languages: tuple[str, str] = (UNSTATED, UNSTATED)
+    path: Path, source: Path, target: Path, languages: tuple[str, str] = (UNSTATED, UNSTATED)
 ) -> tuple[str, str]:
     """Write the two sides of a file of pairs, with or without scores, of any format that is read, as texts.
 
     Args:
         path: ``-`` is stdin.
-        where: its name in messages.
         languages: FLORES-200 codes, as far as they are known.
 
     Returns:
         The languages, those that the file states among them.
 
     Raises:
-        MexmaError: as `read_bitext`, or there are no pairs.
+        MexmaError: as `open_pairs`, or there are no pairs.
     """
     pair = None
-    bitext = read_bitext(path, where, languages)
+    bitext = open_pairs(path, languages=languages)
     with open_text(source) as first, open_text(target) as second:
-        for _, pair in bitext.pairs:
+        for pair in bitext.pairs:
             first.write(f"{one_field(pair.source)}\n")
             second.write(f"{one_field(pair.target)}\n")
     if pair is None:
-        raise MexmaError(f"{where} has no lines", "each line must be: source TAB target")
+        raise MexmaError(f"{label_of(path)} has no lines", "each line must be: source TAB target")
     return bitext.languages

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import Pair, one_field, read_bitext
+from mexma_cli.formats.bitext import Pair, one_field, open_pairs
 from mexma_cli.knn.sides import dots
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.score.score import units
 from mexma_cli.text.lines import is_blank
-from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -37,9 +36,9 @@ def answered(
         float32 [pairs that were there], again and again; nan for a pair with an empty side.
 
     Raises:
-        MexmaError: As `read_bitext`.
+        MexmaError: As `open_pairs`.
     """
-    bitext = read_bitext(path, label_of(path), languages)
+    bitext = open_pairs(path, languages=languages)
     for batch in _there(bitext.pairs):
         scores = np.full(len(batch), np.nan, dtype=np.float32)
         whole = [
@@ -61,13 +60,13 @@ def _stored(encoder: SentenceEncoder, language: str, sentences: list[str]) -> np
     return encoder.embed(sentences).astype(np.float16).astype(np.float32)
 
 
-def _there(pairs: Iterator[tuple[str | None, Pair]]) -> Iterator[list[Pair]]:
+def _there(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
     """The pairs that could be read until now, at least one and not too many, in turns."""
     read: Queue[Pair | MexmaError | None] = Queue(4 * _BATCH)
 
     def reading() -> None:
         try:
-            for _, pair in pairs:
+            for pair in pairs:
                 read.put(pair)
             read.put(None)
         except MexmaError as error:

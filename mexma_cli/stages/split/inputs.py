@@ -307,11 +307,11 @@ def _checked_pieces(path: Path) -> Iterator[bytes]:
 
 def _tmx(path: Path, language: str, prefix: str) -> Iterator[RawDocument]:
     """The segments of a TMX document in a language, under the number of their unit."""
-    from mexma_cli.formats.tmx import Tmx
+    from mexma_cli.formats.bitext import open_pairs
 
     where = label_of(path)
     if language == UNSTATED:
         raise MexmaError(f"{where} has several languages", "say which one is wanted: --lang fra")
-    _, pairs = Tmx().read_bytes(read_pieces(path, where), where, (language, UNSTATED))
-    for number, pair in enumerate(pairs, 1):
+    bitext = open_pairs(path, languages=(language, UNSTATED), kind="tmx")
+    for number, pair in enumerate(bitext.pairs, 1):
         yield RawDocument("text", f"{prefix}{number}", pair.source.encode("utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,10 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import ScoredPair, one_field, read_scored_file
-from mexma_cli.formats.ids import read_ids
-from mexma_cli.formats.tsv import read_pairs
+from mexma_cli.formats.bitext import MinedPair, one_field, open_pairs
+from mexma_cli.formats.ids import read_id_pairs, read_ids
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
-from mexma_cli.text.lines import read_lines
 from mexma_cli.text.names import label_of
 
 Pair = tuple[str, str]
@@ -32,7 +31,7 @@ class Tuned:
     """None: no two halves without a common sentence; see `mining.resampling.held_out`."""
     scores: np.ndarray
     is_gold: np.ndarray
-    pairs: list[ScoredPair]
+    pairs: list[MinedPair]
     gold: int
     """Different gold pairs."""
     repeated: int
@@ -71,18 +70,20 @@ def tune(
             with the candidates, or no threshold has the wanted precision.
     """
     name = label_of(candidates)
-    found = list(read_scored_file(candidates, name))
+    found = list(_candidates(candidates))
     if not found:
         raise MexmaError(f"{name} has no candidates", "`mexma mine` writes them")
     if (source_ids is None) != (target_ids is None):
         raise ValueError("id files for both sides or for none")
     ambiguous = unknown = 0
     if source_ids is None or target_ids is None:
-        wanted = _gold_texts(gold)
+        wanted = {(one_field(pair.source), one_field(pair.target)) for pair in open_pairs(gold).pairs}
+        if not wanted:
+            raise MexmaError(f"{label_of(gold)} is empty: it has no gold pairs")
         keyed = [((pair.source, pair.target), pair) for pair in found]
     else:
         sources, targets = _Ids(source_ids), _Ids(target_ids)
-        wanted = _gold_ids(gold, sources, targets)
+        wanted = set(read_id_pairs(gold, (sources.ids, targets.ids), (sources.path, targets.path)))
         keyed, ambiguous, unknown = _with_ids(found, sources, targets)
         if unknown == len(found):
             raise MexmaError(
@@ -115,6 +116,18 @@ def tune(
     )
 
 
+def _candidates(path: str | Path) -> Iterator[MinedPair]:
+    """The pairs of a file with their scores, and with sentences as they are in TSV."""
+    for number, pair in enumerate(open_pairs(path).pairs, 1):
+        score = getattr(pair, "score", math.nan)
+        if not math.isfinite(score):
+            raise MexmaError(
+                f"{label_of(path)}, pair {number}: no score, or none that is a finite number",
+                "each pair needs one, as `mexma mine` writes them: score TAB source TAB target",
+            )
+        yield MinedPair(score, one_field(pair.source), one_field(pair.target))
+
+
 def _nothing_found(candidates: str, gold: str, mined: int, wanted: int, by_text: bool) -> MexmaError:
     hint = "give the sentences exactly as they were mined, or ids with --source and --target"
     return MexmaError(
@@ -123,9 +136,9 @@ def _nothing_found(candidates: str, gold: str, mined: int, wanted: int, by_text:
     )
 
 
-def _each_once(keyed: Iterable[tuple[Pair, ScoredPair]]) -> dict[Pair, ScoredPair]:
+def _each_once(keyed: Iterable[tuple[Pair, MinedPair]]) -> dict[Pair, MinedPair]:
     """The candidate with the best score of each pair, the first of equals."""
-    best_of: dict[Pair, ScoredPair] = {}
+    best_of: dict[Pair, MinedPair] = {}
     for key, pair in keyed:
         if key not in best_of or pair.score > best_of[key].score:
             best_of[key] = pair
@@ -145,17 +158,17 @@ class _Ids:
         self.path = label_of(path)
         self.known: dict[str, str | None] = {}
         self.ids: set[str] = set()
-        for name, sentence in read_ids(read_lines(path), self.path):
+        for name, sentence in read_ids(path):
             self.ids.add(name)
             sentence = one_field(sentence)
             self.known[sentence] = None if sentence in self.known else name
 
 
 def _with_ids(
-    found: Sequence[ScoredPair], sources: _Ids, targets: _Ids
-) -> tuple[list[tuple[Pair, ScoredPair]], int, int]:
+    found: Sequence[MinedPair], sources: _Ids, targets: _Ids
+) -> tuple[list[tuple[Pair, MinedPair]], int, int]:
     """The candidates under the ids of their sentences; how many have several, and how many none."""
-    keyed: list[tuple[Pair, ScoredPair]] = []
+    keyed: list[tuple[Pair, MinedPair]] = []
     ambiguous = unknown = 0
     for pair in found:
         if pair.source not in sources.known or pair.target not in targets.known:
@@ -167,26 +180,3 @@ def _with_ids(
         else:
             keyed.append(((source, target), pair))
     return keyed, ambiguous, unknown
-
-
-def _gold_texts(path: str | Path) -> set[Pair]:
-    gold = set(read_pairs(read_lines(path), label_of(path)))
-    if not gold:
-        raise MexmaError(f"{label_of(path)} is empty: it has no gold pairs")
-    return gold
-
-
-def _gold_ids(path: str | Path, sources: _Ids, targets: _Ids) -> set[Pair]:
-    gold, where = set[Pair](), label_of(path)
-    for number, pair in enumerate(read_pairs(read_lines(path), where, "source id, target id"), 1):
-        for name, own, other in ((pair[0], sources, targets), (pair[1], targets, sources)):
-            if name not in own.ids:
-                swapped = name in other.ids
-                raise MexmaError(
-                    f"{where}, line {number}: the id {name!r} is not in {own.path}",
-                    f"it is in {other.path}: swap --source and --target" if swapped else None,
-                )
-        gold.add(pair)
-    if not gold:
-        raise MexmaError(f"{where} is empty: it has no gold pairs")
-    return gold

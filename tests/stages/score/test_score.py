@@ -200,7 +200,7 @@ def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
 class TestSplit:
     def split(self, folder: Path, content: str) -> tuple[str, str]:
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
-        split_sides(folder / "pairs.tsv", "pairs.tsv", folder / "s", folder / "t")
+        split_sides(folder / "pairs.tsv", folder / "s", folder / "t")
         return (folder / "s").read_text(encoding="utf-8"), (folder / "t").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize(
