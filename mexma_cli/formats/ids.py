@@ -54,7 +54,9 @@ def read_id_pairs(
             if name not in ids[side]:
                 raise MexmaError(
                     f"{where}, line {number}: the {kind} {name!r} is not in {files[side]}",
-                    f"it is in {files[1 - side]}: the sides are swapped" if name in ids[1 - side] else None,
+                    f"it is in {files[1 - side]}: the two sides are the other way round"
+                    if name in ids[1 - side]
+                    else None,
                 )
         pairs.append((names[0], names[1]))
     if not pairs:

@@ -160,10 +160,15 @@ class TestBadInput:
         self.fails("c.tsv: no such file", tmp_path / "c.tsv", "--gold", gold)
         self.fails("has no candidates", write(tmp_path / "c.tsv"), "--gold", gold)
         self.fails("c.tsv, line 2: 1 tab", write(tmp_path / "c.tsv", "1\ta\tA", "x"), "--gold", gold)
-        self.fails("c.tsv, line 1: the score 'x'", write(tmp_path / "c.tsv", "x\ta\tA"), "--gold", gold)
+        self.fails(
+            "c.tsv, line 1: 3 tab-separated fields, expected 2",
+            write(tmp_path / "c.tsv", "x\ta\tA"),
+            "--gold",
+            gold,
+        )
         for score in ("nan", "inf"):
             broken = write(tmp_path / "c.tsv", "1\ta\tA", f"{score}\tb\tB")
-            self.fails(f"c.tsv, line 2: the score '{score}' is not a number", broken, "--gold", gold)
+            self.fails("c.tsv, pair 2: no score, or none that is a finite number", broken, "--gold", gold)
 
     def test_gold(self, tmp_path: Path, candidates: Path) -> None:
         self.fails("g.tsv is empty", candidates, "--gold", write(tmp_path / "g.tsv"))
@@ -176,7 +181,13 @@ class TestBadInput:
         self.fails(
             "line 2: the id 's9'", candidates, "--gold", write(tmp_path / "g", "s1\tt1", "s9\tt1"), *sides
         )
-        self.fails("swap --source", candidates, "--gold", write(tmp_path / "g", "t1\ts1"), *sides)
+        self.fails(
+            "t.tsv: the two sides are the other way round",
+            candidates,
+            "--gold",
+            write(tmp_path / "g", "t1\ts1"),
+            *sides,
+        )
         good = write(tmp_path / "g", "s1\tt1")
         other = ("--source", write(tmp_path / "u.tsv", "s1\tq"), "--target", target)
         self.fails("no candidate has both its sentences", candidates, "--gold", good, *other)
