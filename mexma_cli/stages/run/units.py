@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -57,6 +58,11 @@ REJECTS = "rejects.tsv.zst"
 """There, what the filter drops."""
 ANEW = "remove it, and run again: it is made anew"
 """What to do about a damaged output."""
+_OUTPUTS = (
+    r"manifest\.json|vectors-[0-9]{5}\.npy|(?:lines-)?[0-9]{5}\.txt\.zst|[0-9]{5}\.npy"
+    r"|pairs\.jsonl\.zst|rejects\.tsv\.zst"
+)
+"""What the files of an output are called, but for those that have the name of a language or a pair."""
 
 
 def _inside(name: str) -> str:
@@ -179,7 +185,8 @@ class RunFolder:
 
     def take_over(self) -> None:
         """Give records of older versions, which made no mark, lists of their outputs' files, and remove those
-        whose output is gone.
+        whose output is gone. The output of a unit that was killed before it had a record is known by the names
+        of its files.
 
         Raises:
             MexmaError: Such an output is not as it was made.
@@ -206,6 +213,17 @@ class RunFolder:
         for output in wrong:
             if output not in right:  # else it is of another unit now
                 raise MexmaError(f"{output} is not as this run has made it, or holds more", ANEW)
+        for todo in sorted((self.path / "units").rglob("*.todo.json")):
+            with suppress(MexmaError):  # a power cut may have emptied it
+                self._take_over_unrecorded(read_unit(todo))
+
+    def _take_over_unrecorded(self, unit: Unit) -> None:
+        of = re.escape(unit.name.partition("/")[0])
+        names = re.compile(rf"{re.escape(unit.output)}(?:/(?:{_OUTPUTS}|{of}\.[a-zA-Z_.]+))?")
+        files = dict.fromkeys(filter(names.fullmatch, sorted(self._there(unit))), "")
+        if files and self._kept(unit.name) is None:
+            record = Record(key="", output=unit.output, files=files, checksum="", facts={}, seconds=0)
+            self._keep(unit.name, record.sealed())
 
     def todo(self, unit: str) -> Path:
         """The file that describes a unit to a worker."""

@@ -226,6 +226,22 @@ def test_what_an_older_version_made_is_taken_over(tmp_path: Path) -> None:
     assert not list(run.rglob("*.partial"))
 
 
+def test_an_older_versions_output_without_a_record_is_taken_over(tmp_path: Path) -> None:
+    """It was killed between the two, there or where nothing was done yet."""
+    run, of = tmp_path / "run", text(tmp_path)
+    record = do(run, cut(of, 7))
+    RunFolder(run).announce(cut(of, 7).model_copy(update={"name": "eng/text", "output": "eng/text"}))
+    forget(run)
+    (run / f"units/{NAME}.json").unlink()
+    (run / NAME / "novel.txt").write_text("my novel\n")
+    RunFolder(run).take_over()
+    assert RunFolder(run).record(NAME) is None
+    with pytest.raises(MexmaError, match=r"novel\.txt is not of this run"):
+        do(run, cut(of, 7))
+    (run / NAME / "novel.txt").unlink()
+    assert do(run, cut(of, 7)).files == record.files
+
+
 class Killed(BaseException):
     """From then on nothing is changed any more, whatever is tried."""
 
