@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, TypeVar
 
@@ -452,6 +453,17 @@ def checksum_file(path: Path) -> str:
         while block := file.read(1 << 18):  # it stays in the processor's cache
             digest.update(block)
     return digest.hexdigest()
+
+
+def checksum_again(path: Path) -> str:
+    """The same of a file that is asked for often: it is read again only if it was written to meanwhile."""
+    info = path.stat()
+    return _checksum(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: Path, state: tuple[int, ...]) -> str:
+    return checksum_file(path)
 
 
 def fingerprint(settings: Any) -> str:

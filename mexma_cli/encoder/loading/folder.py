@@ -80,6 +80,26 @@ def _located(name_or_path: str, trust_remote_code: bool) -> Path:
     )
 
 
+def files_of_encoder(name_or_path: str) -> dict[str, Path]:
+    """The files that decide an encoder's vectors, by their names in its folder: its ``checksums.json``, which
+    is compared with the others when it is loaded; or else all. Of a hub id none, since it has a revision.
+
+    Raises:
+        MexmaError: It is a folder that holds no encoder.
+    """
+    path = Path(name_or_path)
+    if bundled(name_or_path) is None and not path.exists():
+        return {}
+    if path.is_file():
+        kinds = (path.name, "*.spm", "*.cvocab", "*.model")  # of LASER and SONAR
+        return {file.name: file for kind in kinds for file in sorted(path.parent.glob(kind))}
+    folder = _located(name_or_path, trust_remote_code=False)
+    if (folder / CHECKSUMS).is_file():
+        return {CHECKSUMS: folder / CHECKSUMS}
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return {name: folder / name for name in hub.wanted_files(names, python=True)}
+
+
 def _has_encoder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("config.json", "modules.json"))
 

@@ -80,6 +80,11 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         MexmaError: The folder has a module, a setting or an architecture that is not supported; it is named.
     """
     where = Path(folder)
+    if (where / "adapter_config.json").is_file():
+        raise MexmaError(
+            f"{where} holds an adapter (adapter_config.json), which is not applied",
+            "merge it into the weights first, with peft: merge_and_unload(), then save_pretrained()",
+        )
     entries = read_json(where / "modules.json")
     if entries is None:
         config = _config(where)

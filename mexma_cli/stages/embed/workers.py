@@ -6,6 +6,7 @@ removes them. What was killed goes on part by part.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, workplace
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import Part, part_path
+from mexma_cli.store.layout import Part, check_replaceable, part_path
 from mexma_cli.store.merge import check_output
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from mexma_cli.stages.embed.embed import EmbedProgress
 
     EmbedPart = Callable[[Part | None, EmbedProgress], EmbeddingStore]
+
+log = logging.getLogger(__name__)
 
 _GPU_THREADS = 4
 _COUNTS = ("rows", "total", "tokens")
@@ -241,6 +244,11 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
             continue
         settings = EmbeddingSettings.of(EmbeddingStore.open(path).manifest)
         if settings != wanted.model_copy(update={"part": part}):
+            continue
+        try:
+            check_replaceable(path, overwrite=True)
+        except MexmaError as error:
+            log.warning("warning: %s, so it stays", error.message)
             continue
         with workplace(path) as going:  # it goes, and where this is killed, the next run sees to that
             path.rename(going)

@@ -8,10 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file
+from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.encoder import BUNDLED
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
@@ -24,6 +26,11 @@ _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in docum
 _SENTENCES = ("source_sentences", "target_sentences")
 STAGES = ("split", "embed", "knn", "tune", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
+
+_ENCODER = "/encoder"
+"""What its files are called among the inputs; a language is named before the slash of others."""
+Inputs = dict[str, dict[str, str]]
+"""What inputs are called -> files -> their checksums."""
 
 Records = Callable[[str], Record | None]
 """From a unit's name to its record, if the unit is done."""
@@ -111,15 +118,16 @@ def check_settings(recipe: CorpusRecipe) -> None:
         raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
 
 
-def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
-    """The files of every language, of known translations, and of models that tell languages, with checksums.
+def inputs_of(recipe: CorpusRecipe) -> Inputs:
+    """The files of every language, of known translations, of models that tell languages, and of the encoder,
+    with checksums.
 
     Texts are in the order of their lines.
 
     Raises:
         MexmaError: There is no such file; the message names the key.
     """
-    found: dict[str, dict[str, str]] = {}
+    found: Inputs = {}
     texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
     for code, text in recipe.languages.items() if _tuned(recipe) else ():
         if text.known is not None:
@@ -136,6 +144,8 @@ def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
         found[name] = {str(model): checksum_file(model)}
+    encoder = files_of_encoder(recipe.encoder.name or BUNDLED)
+    found[_ENCODER] = {name: checksum_again(path) for name, path in encoder.items()}
     return found
 
 
@@ -166,7 +176,7 @@ def known_text(code: str) -> str:
     return f"{code}/known"
 
 
-def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Records) -> list[Unit]:
+def plan(recipe: CorpusRecipe, inputs: Inputs, record: Records) -> list[Unit]:
     """All units that can be told yet, each after its inputs; the later ones of a text once it is cut."""
     pairs = recipe.language_pairs()
     units: list[Unit] = []
@@ -180,9 +190,9 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
             units.append(cut)
             if (made := record(cut.name)) is not None:
                 rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
-                units += _embedding(recipe, code, made.facts["pieces"])
-            if (known := known_text(code)) in inputs:
-                units.append(_known(recipe, code, inputs[known]))
+                units += _embedding(recipe, code, made.facts["pieces"], inputs)
+            if known_text(code) in inputs:
+                units.append(_known(recipe, code, inputs))
     searched = [pair for pair in pairs if recipe.align is None and rows.keys() >= set(pair)]
     indexed = [pair for pair in searched if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
     for code in dict.fromkeys(code for pair in indexed for code in pair):
@@ -193,14 +203,14 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
         if source not in rows or target not in rows:
             continue
         if recipe.align is not None:
-            units.append(_aligned(recipe, (source, target)))
+            units.append(_aligned(recipe, (source, target), inputs))
         else:
             planted = known_text(source) in inputs and known_text(target) in inputs
             units += _pair(recipe, (source, target), (rows[source], rows[target]), planted)
     return units + filters
 
 
-def _sentences(recipe: CorpusRecipe, code: str, inputs: dict[str, dict[str, str]]) -> Unit:
+def _sentences(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
     """Documents into sentences. The ids of documents are made of the names of files."""
     how = recipe.languages[code].split
     assert how is not None
@@ -237,7 +247,7 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     )
 
 
-def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) -> list[Unit]:
+def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]], inputs: Inputs) -> list[Unit]:
     """A store of each piece, the one of all, and which of its rows take part."""
     embedded = [
         Unit(
@@ -246,6 +256,7 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
             work="embed",
             settings=_encoding(recipe, code) | {"piece": piece["name"], "checksum": piece["checksum"]},
             parts={"text": f"{code}/text"},
+            encoder=inputs[_ENCODER],
             output=f"{code}/embedded/{piece['name'][:5]}.emb",
         )
         for piece in pieces
@@ -267,7 +278,7 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
     return [*embedded, merged, *([rows] if recipe.align is None else [])]
 
 
-def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
+def _aligned(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
     """The documents of a language pair, aligned."""
     assert recipe.align is not None
     return Unit(
@@ -284,11 +295,12 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
             "target": f"{pair[1]}/store",
             **dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True)),
         },
+        encoder=inputs[_ENCODER],
         output=_pairs_folder(recipe, pair),
     )
 
 
-def _filtered(recipe: CorpusRecipe, pair: tuple[str, str], inputs: dict[str, dict[str, str]]) -> Unit:
+def _filtered(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
     """The pairs of a language pair that keep all rules."""
     assert recipe.filter is not None
     return Unit(
@@ -320,13 +332,14 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
     return list(map(str, found))
 
 
-def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+def _known(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
     return Unit(
         name=known_text(code),
         stage="embed",
         work="embed_known",
         settings=_encoding(recipe, code),
-        files=files,
+        files=inputs[known_text(code)],
+        encoder=inputs[_ENCODER],
         output=f"{code}/known.emb",
     )
 

@@ -30,6 +30,7 @@ from mexma_cli.files import (
     OF_SYSTEMS,
     PROGRESS,
     behind_link,
+    checksum_again,
     checksum_file,
     clear,
     commit,
@@ -46,6 +47,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
+from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Frozen, files_of
@@ -87,6 +89,7 @@ class Unit(Frozen):
         parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
         model: The file that tells languages, if the user has one -> its checksum.
+        encoder: The files of the encoder, as `files_of_encoder` names them -> their checksums.
         output: Its path in the run's folder.
         grows: Once it is done, more of the plan is known.
     """
@@ -99,6 +102,7 @@ class Unit(Frozen):
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     model: dict[str, str] = Field(default_factory=dict)
+    encoder: dict[str, str] = Field(default_factory=dict)
     output: Inside
     grows: bool = False
 
@@ -185,8 +189,8 @@ class RunFolder:
 
     def take_over(self) -> None:
         """Give records of older versions, which made no mark, lists of their outputs' files, and remove those
-        whose output is gone. The output of a unit that was killed before it had a record is known by the names
-        of its files.
+        whose output is gone. The output of a unit that was killed before it had a record is known by its
+        files' names.
 
         Raises:
             MexmaError: Such an output is not as it was made.
@@ -276,6 +280,7 @@ class RunFolder:
             [
                 *(FORMAT_VERSION, unit.work, unit.settings, made_of),
                 *(list(unit.files.values()), list(unit.model.values()), unit.output),
+                *([unit.encoder] if unit.encoder else []),
             ]
         )
 
@@ -455,18 +460,28 @@ def _says(path: Path, content: object) -> bool:
 
 
 def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:
-    """When the files of the user's that a unit reads were last written to, and how long they are.
+    """When the user's files that a unit reads, its encoder's among them, were last written to, and how long
+    they are.
 
     Raises:
         MexmaError: One is not what the plan was made of.
     """
     found: dict[str, tuple[int, ...]] = {}
-    for name, checksum in (unit.files | unit.model).items():
-        path = Path(name)
-        info = path.stat() if path.is_file() else None
-        if info is None or checksum_file(path) != checksum:
+    wanted = {Path(name): checksum for name, checksum in (unit.files | unit.model).items()}
+    if unit.encoder:
+        from mexma_cli.encoder.loading.folder import files_of_encoder
+
+        name = EncoderChoice.model_validate(unit.settings["encoder"]).name or BUNDLED
+        of_encoder = files_of_encoder(name)
+        if of_encoder.keys() != unit.encoder.keys():
             raise changed(name)
-        found[name] = info.st_size, info.st_mtime_ns, info.st_ctime_ns
+        wanted |= {path: unit.encoder[name] for name, path in of_encoder.items()}
+    for path, checksum in wanted.items():
+        info = path.stat() if path.is_file() else None
+        look = checksum_again if str(path) not in unit.files else checksum_file
+        if info is None or look(path) != checksum:
+            raise changed(str(path))
+        found[str(path)] = info.st_size, info.st_mtime_ns, info.st_ctime_ns
     return found
 
 

@@ -141,6 +141,7 @@ def perform(run: Path, todo: Path) -> Record:
                 raise MexmaError(error.message, ANEW if error.hint == EMBED_AGAIN else error.hint) from None
             for name, now in state_of_files(unit).items():
                 if now != state[name]:  # it may have been another one for a moment
+                    _loaded.cache_clear()
                     raise changed(name)
             record = folder.finish(unit, key, made, facts, time.monotonic() - started)
         folder.tidy(unit)
@@ -474,12 +475,12 @@ def keep(task: Task) -> dict[str, Any]:
 
 
 def _encoder(task: Task) -> SentenceEncoder:
-    return _loaded(EncoderChoice.model_validate(task.settings["encoder"]))
+    return _loaded(EncoderChoice.model_validate(task.settings["encoder"]), tuple(task.unit.encoder.items()))
 
 
 @lru_cache(maxsize=1)
-def _loaded(choice: EncoderChoice) -> SentenceEncoder:
-    """The encoder that this process embeds with; it is kept for the next unit."""
+def _loaded(choice: EncoderChoice, files: tuple[tuple[str, str], ...]) -> SentenceEncoder:
+    """The encoder that this process embeds with; it is kept for the next unit with the same files."""
     from mexma_cli.stages.embed.inputs import load_encoder
 
     return load_encoder(choice)

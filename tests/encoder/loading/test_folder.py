@@ -138,6 +138,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "config.json has pad_token_id null, without which xlm-roberta does not work",
     ),
     "no room for a sentence": (no_room, "model_max_length in tokenizer_config.json is 0"),
+    "an adapter": (
+        lambda f: (f / "adapter_config.json").write_text("{}"),
+        "holds an adapter (adapter_config.json), which is not applied",
+    ),
     "config a list": (lambda f: (f / "config.json").write_text("[]"), "config.json: not a JSON object"),
 }
 

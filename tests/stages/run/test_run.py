@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
@@ -109,6 +110,26 @@ def test_only_what_is_not_up_to_date_is_done(copy: CorpusRecipe, tiny_encoder: P
     text.write_text(text.read_text().replace(" 3deu", " 3 deu"))
     done(fresh)
     assert files(fresh)["bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"]
+
+
+def test_other_weights_in_the_encoders_folder_make_other_vectors(tmp_path: Path, tiny_encoder: Path) -> None:
+    """Of a folder with mexma's checksums and of one without; and while the run goes on."""
+    encoder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder, encoder)
+    recipe = corpus(tmp_path, encoder, pairs=[["fra", "eng"]])
+    for saved in (False, True):
+        loaded = SentenceEncoder.load(encoder)
+        loaded.transformer.model.embeddings.word_embeddings.weight.data *= 1.5
+        if saved:
+            loaded.save(encoder)
+        else:
+            loaded.transformer.model.save_pretrained(encoder)
+        did = done(recipe)[1].did
+        assert "eng_Latn/embed/00000" in did and done(recipe)[1].did == []
+    found = files(recipe)
+    fresh = corpus(tmp_path, encoder, pairs=[["fra", "eng"]], run=str(tmp_path / "fresh"))
+    done(fresh)
+    assert files(fresh) == found
 
 
 def test_a_worker_that_dies_is_replaced_and_a_unit_that_kills_them_is_given_up(
