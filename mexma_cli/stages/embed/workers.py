@@ -248,7 +248,7 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
         try:
             check_replaceable(path, overwrite=True)
         except MexmaError as error:
-            log.warning("warning: %s, so it stays", error.message)
+            log.warning("%s, so it stays", error.message)
             continue
         with workplace(path) as going:  # it goes, and where this is killed, the next run sees to that
             path.rename(going)
