@@ -108,7 +108,7 @@ def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Call
     """
     bar: tqdm[Any] | None = None
 
-    def tell(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         nonlocal bar
         if bar is None:
             bar = stack.enter_context(progress(desc=description, unit=unit, initial=done, total=total))
@@ -117,7 +117,7 @@ def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Call
             bar.close()
             bar = None
 
-    return tell
+    return report_progress
 
 
 def summary_of(store: EmbeddingStore) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
 def follow(bar: tqdm[Any]) -> Callable[..., None]:
     """What a stage calls with how much is done, of how much, and perhaps with what it is at."""
 
-    def tell(done: int, total: int, at: str = "") -> None:
+    def report_progress(done: int, total: int, at: str = "") -> None:
         bar.total = total
         if at:
             bar.set_postfix_str(in_a_line(at), refresh=False)
@@ -71,4 +71,4 @@ def follow(bar: tqdm[Any]) -> Callable[..., None]:
         if done >= total:
             bar.clear()  # what is printed now, on stdout perhaps, has the line to itself
 
-    return tell
+    return report_progress

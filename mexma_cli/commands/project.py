@@ -15,7 +15,7 @@ from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.train.decompose import Part
+    from mexma_cli.stages.train.decompose import VectorPart
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 @output_option("NAME.emb", "Store to write.  [default: STORE with .meaning or .language before its ending]")
 @overwrite_option
 @no_verify_option
-def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
+def command(store: Path, run: Path, part: VectorPart, output: Path | None, overwrite: bool) -> None:
     """Write the meaning part, or the language part, of the vectors of a store.
 
     RUN is the run of a decomposer, which `mexma train` made from a recipe such as systems/meat-oracle for the

@@ -182,7 +182,7 @@ def _bars(stack: ExitStack) -> Any:
     """What a run calls when a unit begins or ends: a bar for each stage, one below the other."""
     bars: dict[str, Any] = {}
 
-    def tell(now: Progress) -> None:
+    def report_progress(now: Progress) -> None:
         for stage, counts in now.by_stage().items():
             if stage not in bars:
                 place = len(bars)
@@ -194,7 +194,7 @@ def _bars(stack: ExitStack) -> Any:
             bar.update(counts.get("done", 0) - bar.n)
             bar.refresh()
 
-    return tell
+    return report_progress
 
 
 def _print(status: dict[str, Any], as_json: bool) -> None:

@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core.event import Event, Listener, register
 from numba.extending import intrinsic
 
-from mexma_cli.numerics.kept import Keeper, choose
+from mexma_cli.numerics.numba_cache import Keeper, choose
 
 log = logging.getLogger(__name__)
 

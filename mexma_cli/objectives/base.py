@@ -12,7 +12,7 @@ from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
-from mexma_cli.store.pairs import Beside
+from mexma_cli.store.pairs import ExtraColumn
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Objective(nn.Module, ABC):
     """
 
     weights: Mapping[str, float]
-    takes: tuple[Beside, ...] = ()
+    takes: tuple[ExtraColumn, ...] = ()
 
     def __init__(self, encoder: SentenceEncoder, ngrams: bool = False) -> None:
         super().__init__()

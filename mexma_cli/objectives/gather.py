@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch.nn import functional
 
 
-def processes() -> int:
+def process_count() -> int:
     """How many processes train together: W, or 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
@@ -44,7 +44,7 @@ def all_rows(x: torch.Tensor) -> torch.Tensor:
     Returns:
         [sum of n, ...].
     """
-    if processes() == 1:
+    if process_count() == 1:
         return x
     rows: torch.Tensor = _AllRows.apply(x)  # type: ignore[no-untyped-call]
     return rows
@@ -59,7 +59,7 @@ def global_mean(total: torch.Tensor, count: int) -> torch.Tensor:
         total: A scalar, the sum over this process's `count` things.
         count: 0 is allowed, as long as `total` is 0 then.
     """
-    if processes() == 1:
+    if process_count() == 1:
         return total / max(count, 1)
     mean: torch.Tensor = _GlobalMean.apply(total, count)  # type: ignore[no-untyped-call]
     return mean
@@ -68,7 +68,7 @@ def global_mean(total: torch.Tensor, count: int) -> torch.Tensor:
 class _AllRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        counts = [torch.zeros(1, dtype=torch.int64, device=x.device) for _ in range(processes())]
+        counts = [torch.zeros(1, dtype=torch.int64, device=x.device) for _ in range(process_count())]
         dist.all_gather(counts, torch.tensor([len(x)], device=x.device))
         sizes = torch.cat(counts).tolist()  # one wait for the device, not one a process
         # Processes exchange tensors of one shape: the short ones are filled up, and cut again.
@@ -81,7 +81,7 @@ class _AllRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        return grads[0][ctx.own] * processes()
+        return grads[0][ctx.own] * process_count()
 
 
 class _GlobalMean(torch.autograd.Function):
@@ -91,7 +91,7 @@ class _GlobalMean(torch.autograd.Function):
         both = torch.stack([total.double(), total.new_tensor(count, dtype=torch.float64)])
         dist.all_reduce(both)
         summed, number = both[0], both[1].clamp_min(1)
-        ctx.scale = (processes() / number).to(total.dtype)
+        ctx.scale = (process_count() / number).to(total.dtype)
         return (summed / number).to(total.dtype)
 
     @staticmethod

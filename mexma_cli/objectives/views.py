@@ -15,7 +15,7 @@ import xxhash
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.packing import PackedBatch, pack
 from mexma_cli.objectives.gather import all_rows
-from mexma_cli.store.pairs import Beside
+from mexma_cli.store.pairs import ExtraColumn
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class TokenPairs:
     seed: int = 0
     start: int = 0
     languages: np.ndarray | None = None
-    beside: Mapping[Beside, Sequence[Sequence[np.ndarray]]] = field(default_factory=dict)
+    beside: Mapping[ExtraColumn, Sequence[Sequence[np.ndarray]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

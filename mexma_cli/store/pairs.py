@@ -46,16 +46,16 @@ from mexma_cli.store.layout import Frozen
 FORMAT_VERSION = 1
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = ("source", "target")
-Beside = Literal["negatives", "teacher"]
+ExtraColumn = Literal["negatives", "teacher"]
 """What may be beside a pair: hard negatives, which look like the target and are no translation; and the
 target in the tokens of a teacher with another tokeniser."""
-_FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(Beside)) for what in ("ids", "offsets")}
+_FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(ExtraColumn)) for what in ("ids", "offsets")}
 _OFFSET = "int64"
 _BLOCK = 1 << 20
 _AGAIN = "run `mexma prepare` again"
 
 
-class Part(Frozen):
+class ExtraSentences(Frozen):
     """Sentences that belong to the pairs."""
 
     each: PositiveInt = 1
@@ -85,7 +85,7 @@ class TokenisedPairsManifest(Frozen):
     """Ids on each side."""
     dtype: Literal["uint16", "uint32"]
     vocabulary: PositiveInt
-    beside: dict[Beside, Part] = Field(default_factory=dict)
+    beside: dict[ExtraColumn, ExtraSentences] = Field(default_factory=dict)
     """What is there beside the sides."""
     tokenizer_fingerprint: str
     max_tokens: PositiveInt
@@ -112,8 +112,8 @@ class TokenisedPairs:
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
-        self._parts: dict[str, Part] = {
-            side: Part(tokens=tokens, vocabulary=manifest.vocabulary)
+        self._parts: dict[str, ExtraSentences] = {
+            side: ExtraSentences(tokens=tokens, vocabulary=manifest.vocabulary)
             for side, tokens in manifest.tokens.items()
         }
         self._parts.update((str(name), part) for name, part in manifest.beside.items())
@@ -156,7 +156,7 @@ class TokenisedPairs:
             self._open()
         return self._sentence("source", index), self._sentence("target", index)
 
-    def beside(self, part: Beside, index: int) -> list[np.ndarray]:
+    def beside(self, part: ExtraColumn, index: int) -> list[np.ndarray]:
         """The sentences of a kind that pair `index` has beside its own, as `pair` gives those.
 
         As many for each pair, empty ones where it has fewer; none if the store has no such kind.
@@ -239,13 +239,13 @@ class TokenisedPairsWriter:
     """
 
     def __init__(
-        self, path: str | Path, vocabulary: int, beside: Mapping[Beside, Part] | None = None
+        self, path: str | Path, vocabulary: int, beside: Mapping[ExtraColumn, ExtraSentences] | None = None
     ) -> None:
         self.path = Path(path)
         _check_replaceable(self.path)
         self._part = in_work(self.path)
         self._beside = dict(beside or {})
-        self._side = Part(vocabulary=vocabulary)
+        self._side = ExtraSentences(vocabulary=vocabulary)
         self._parts = {str(name): part for name, part in self._beside.items()}
         self._parts |= dict.fromkeys(SIDES, self._side)
         self._stack, self._work = ExitStack(), ExitStack()
@@ -275,7 +275,7 @@ class TokenisedPairsWriter:
         self,
         source: list[list[int]],
         target: list[list[int]],
-        beside: Mapping[Beside, list[list[list[int]]]] | None = None,
+        beside: Mapping[ExtraColumn, list[list[list[int]]]] | None = None,
     ) -> None:
         """Append pairs: the ids of as many source as target sentences.
 

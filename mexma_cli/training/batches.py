@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from mexma_cli.objectives.views import PairViews, TokenPairs
-from mexma_cli.store.pairs import Beside
+from mexma_cli.store.pairs import ExtraColumn
 from mexma_cli.training.pairs import SampledPairs
 
 
@@ -27,7 +27,7 @@ class Batches:
         make: Callable[[TokenPairs], PairViews],
         seed: int,
         count: int,
-        beside: Sequence[Beside] = (),
+        beside: Sequence[ExtraColumn] = (),
     ) -> None:
         self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
         self._beside = beside

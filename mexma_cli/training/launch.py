@@ -17,7 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.threads import cores
-from mexma_cli.training.launched import LAUNCHED
+from mexma_cli.training.launched_process import LAUNCHED
 
 PATIENCE = 120
 """Seconds that processes have to write a checkpoint after a signal, or to notice that another has died."""

@@ -23,7 +23,7 @@ from mexma_cli.training.add_norm import add_norm
 _ENCODERS = {family.model.replace("Model", "Encoder") for family in FAMILIES.values() if family.is_bert}
 
 
-def hasten_layers(module: nn.Module) -> None:
+def use_fast_layers(module: nn.Module) -> None:
     """Let all of transformers' encoders of BERT's family in a module compute by `Encoder`, from packed
     sentences in float32 or bfloat16; nothing else about them changes."""
     for part in module.modules():

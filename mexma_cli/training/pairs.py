@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mexma_cli.store.pairs import Beside, TokenisedPairs
+from mexma_cli.store.pairs import ExtraColumn, TokenisedPairs
 from mexma_cli.training.sampler import Sampler
 
 
@@ -31,7 +31,7 @@ class SampledPairs:
         """The pairs at positions start to start + count, as token ids without <s> and </s>."""
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
 
-    def beside(self, part: Beside, start: int, count: int) -> list[list[np.ndarray]]:
+    def beside(self, part: ExtraColumn, start: int, count: int) -> list[list[np.ndarray]]:
         """What the same pairs have beside their sentences, as `TokenisedPairs.beside`."""
         return [self._stores[store].beside(part, row) for store, row in self._places(start, count)]
 

@@ -31,7 +31,7 @@ from mexma_cli.training import checkpoint, distributed
 from mexma_cli.training.batches import Batches
 from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.dropout import hasten_dropout
-from mexma_cli.training.layers import hasten_layers
+from mexma_cli.training.layers import use_fast_layers
 from mexma_cli.training.log import Log
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import SampledPairs
@@ -89,7 +89,7 @@ class Trainer:
         if self.device.type == "cpu":
             hasten_dropout(objective)
             if self.precision != torch.float16:  # which no processor here has products of
-                hasten_layers(objective)
+                use_fast_layers(objective)
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
         self.optimiser = adamw(objective, settings)

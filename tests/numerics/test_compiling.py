@@ -14,7 +14,7 @@ from numba import njit
 from numba.core.dispatcher import Dispatcher
 
 import mexma_cli
-from mexma_cli.numerics import kept
+from mexma_cli.numerics import numba_cache
 
 PACKAGE = Path(mexma_cli.__file__).parent
 
@@ -29,7 +29,8 @@ TWICE = "from loop import twice; print(twice(4), twice(4.0))"
 """Compiled twice, for two types."""
 
 NOT_IN_THE_PACKAGE = (
-    "from mexma_cli.numerics import kept; from pathlib import Path; kept._PACKAGE = Path('/dev/null');"
+    "from mexma_cli.numerics import numba_cache; from pathlib import Path; "
+    "numba_cache._PACKAGE = Path('/dev/null');"
 )
 
 
@@ -94,25 +95,25 @@ def test_which_folder_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Not one that anybody can write to, nor another user's; one that can only be read, if it has loops."""
     told: list[str] = []
     mine, others = tmp_path / "mine", tmp_path / "others"
-    monkeypatch.setattr(kept, "_places", lambda: [others, mine])
+    monkeypatch.setattr(numba_cache, "_places", lambda: [others, mine])
     others.mkdir()
     others.chmod(0o777)
-    folders, writable = kept.choose(told.append)
-    folder = mine / kept._processor()
+    folders, writable = numba_cache.choose(told.append)
+    folder = mine / numba_cache._processor()
     assert folders == [folder] and writable
     assert told == [f"{others} can be written to by everybody"]
     others.chmod(0o755)
-    assert kept.choose(told.append) == ([others / kept._processor()], True)
+    assert numba_cache.choose(told.append) == ([others / numba_cache._processor()], True)
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "_PACKAGE", Path("/"))
+        patch.setattr(numba_cache, "_PACKAGE", Path("/"))
         patch.setattr("os.geteuid", lambda: others.stat().st_uid + 1)
         if others.stat().st_uid:
-            assert kept.choose(told.append) == ([], False)
+            assert numba_cache.choose(told.append) == ([], False)
             assert told[-1] == f"{mine} belongs to another user"
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert kept.choose(told.append) == ([], False)
+    assert numba_cache.choose(told.append) == ([], False)
     (folder / "loop.nbi").touch()
-    assert kept.choose(told.append) == ([folder], False)
+    assert numba_cache.choose(told.append) == ([folder], False)
     assert told[-1] == f"{mine} cannot be written to"
 
 
@@ -124,7 +125,7 @@ def test_what_is_damaged_or_cannot_be_written_is_compiled(tmp_path: Path) -> Non
 
     def kept_loop(folder: Path, *others: Path) -> Any:
         loop = njit(twice)
-        loop._cache = kept.Keeper(twice, [*others, folder])
+        loop._cache = numba_cache.Keeper(twice, [*others, folder])
         return loop
 
     assert kept_loop(tmp_path)(2) == 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.pairs import Part, TokenisedPairs, TokenisedPairsWriter
+from mexma_cli.store.pairs import ExtraSentences, TokenisedPairs, TokenisedPairsWriter
 from tests.stores import flip, full_disk
 
 FACTS: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_what_is_beside_the_pairs_comes_back(
 ) -> None:
     path = tmp_path_factory.mktemp("b") / "s"
     sides = [[row] * (row % 3) for row in range(len(negatives))]
-    with TokenisedPairsWriter(path, 100, {"negatives": Part(each=3, vocabulary=100)}) as out:
+    with TokenisedPairsWriter(path, 100, {"negatives": ExtraSentences(each=3, vocabulary=100)}) as out:
         for start in range(0, len(negatives), 2):
             rows = slice(start, start + 2)
             out.write(sides[rows], sides[rows], {"negatives": negatives[rows]})

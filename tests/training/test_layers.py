@@ -20,7 +20,7 @@ from mexma_cli.objectives.mexma.settings import Head
 from mexma_cli.training.add_norm import add_norm
 from mexma_cli.training.distributed import save_activations
 from mexma_cli.training.dropout import _draw
-from mexma_cli.training.layers import Encoder, Layer, hasten_layers
+from mexma_cli.training.layers import Encoder, Layer, use_fast_layers
 
 ROUNDING = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 BATCH = pack([np.random.default_rng(n).integers(5, 140, n) for n in (30, 7, 7, 1, 60)], 2)
@@ -60,7 +60,7 @@ def test_states_and_gradients_are_those_of_transformers_layers(
 ) -> None:
     """As near to those in float64 as transformers' are."""
     hastened, exact = copy.deepcopy(model), copy.deepcopy(model).double()
-    hasten_layers(hastened)
+    use_fast_layers(hastened)
     expected, true = trained(exact, torch.float32)
     states, gradients = trained(model, dtype)
     found, slopes = trained(hastened, dtype)
@@ -75,7 +75,7 @@ def test_states_and_gradients_are_those_of_transformers_layers(
 
 
 def test_layers_that_forget_their_activations_drop_the_same_twice(model: PreTrainedModel) -> None:
-    hasten_layers(model)
+    use_fast_layers(model)
     for part in model.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.2
@@ -88,7 +88,7 @@ def test_layers_that_forget_their_activations_drop_the_same_twice(model: PreTrai
 
 
 def test_what_is_frozen_gets_no_gradient(model: PreTrainedModel) -> None:
-    hasten_layers(model)
+    use_fast_layers(model)
     model.embeddings.requires_grad_(False)
     model.encoder.layer[0].requires_grad_(False)
     _, gradients = trained(model, torch.bfloat16)
@@ -99,7 +99,7 @@ def test_it_takes_the_place_of_berts_encoders_and_of_no_other(model: PreTrainedM
     other = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 1, enable_nested_tensor=False)
     parts = nn.ModuleList([model, UnmaskingHead(Head(layers=1, heads=4, ffn=16), 32, 10), other])
     names = list(parts.state_dict())
-    hasten_layers(parts)
+    use_fast_layers(parts)
     assert [type(part) for part in (parts[0].encoder, parts[1].layers)] == [Encoder, Encoder]
     assert sum(type(part) is Layer for part in parts.modules()) == 3
     assert type(parts[2]) is nn.TransformerEncoder

@@ -86,7 +86,7 @@ class Indexed:
 
 
 @dataclass(frozen=True)
-class Looking:
+class SearchEffort:
     """How the rows of one side are looked up in the index of the other: see `Effort`."""
 
     hits: int
@@ -107,7 +107,7 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
 
 
-def write_found(own: Side, other: Indexed, looking: Looking, spans: Sequence[Span], output: Path) -> None:
+def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence[Span], output: Path) -> None:
     """Look up the rows of a span, and write what was found in each span of the other side: pairs as
     `sharded.look_up` has them, each in a file of a new folder.
 
@@ -116,9 +116,9 @@ def write_found(own: Side, other: Indexed, looking: Looking, spans: Sequence[Spa
         spans: Of the other side.
     """
     parts = other.parts()
-    parts.effort = looking.parameter
+    parts.effort = effort.parameter
     with with_threads():
-        pairs = sharded.look_up(Direction(own, other.side(), parts), looking.hits, looking.k)
+        pairs = sharded.look_up(Direction(own, other.side(), parts), effort.hits, effort.k)
     output.mkdir(exist_ok=True)
     for place, span in enumerate(spans):
         save(output / found_in(place), [sharded.in_tile(pairs, span)], "int64")

@@ -11,7 +11,7 @@ from pathlib import Path
 from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.stages.prepare.tokens import Ids, Tokens, load_backend
-from mexma_cli.store.pairs import Part
+from mexma_cli.store.pairs import ExtraSentences
 
 SEED = 42
 """Of hard negatives that are made, and of the choice among them."""
@@ -32,7 +32,7 @@ class HardNegatives:
     def __init__(self, data: Data, corpus: Corpus, tokens: Tokens) -> None:
         self._most, self._from_columns = data.negatives, corpus.negatives == "columns"
         self._tokens = tokens
-        self.part = Part(each=data.negatives, vocabulary=tokens.vocabulary)
+        self.part = ExtraSentences(each=data.negatives, vocabulary=tokens.vocabulary)
         self.counts = Counter(kept=0, alike=0)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
@@ -79,7 +79,7 @@ class TeachersTargets:
     def __init__(self, teacher: Teacher, max_tokens: int) -> None:
         backend, keeps_end, _ = load_backend(teacher.tokenizer.read_text(encoding="utf-8"))
         self._tokens, self._prefix = Tokens(backend, keeps_end, max_tokens), teacher.prefix
-        self.part = Part(vocabulary=self._tokens.vocabulary)
+        self.part = ExtraSentences(vocabulary=self._tokens.vocabulary)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
         """Their ids, one sentence a pair."""

@@ -21,7 +21,7 @@ from mexma_cli.stages.prepare.beside import HardNegatives, Teacher, TeachersTarg
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
 from mexma_cli.stages.prepare.tokens import Tokens, load_backend
-from mexma_cli.store.pairs import Beside, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
+from mexma_cli.store.pairs import ExtraColumn, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
@@ -221,7 +221,7 @@ class LanguageWorker:
         """The second reading: write the store (an empty one where there is no selection)."""
         bare = 0
         negatives = HardNegatives(self.data, bitext.corpus, tokens) if self.data.negatives else None
-        kinds: dict[Beside, HardNegatives | TeachersTargets] = {}
+        kinds: dict[ExtraColumn, HardNegatives | TeachersTargets] = {}
         if negatives:
             kinds["negatives"] = negatives
         if self.teacher:

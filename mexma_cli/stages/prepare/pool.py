@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.stages import processes as side_by_side
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.language import LanguageWorker
 from mexma_cli.stages.prepare.selection import PairSelection
+from mexma_cli.stages.worker_pool import worker_pool
 
 _here: LanguageWorker
 """The worker of a process of the pool."""
 
 
-def processes(count: int, worker: LanguageWorker) -> AbstractContextManager[ProcessPoolExecutor]:
+def language_pool(count: int, worker: LanguageWorker) -> AbstractContextManager[ProcessPoolExecutor]:
     """A pool of processes with a copy of `worker` in each, for `work_on`."""
-    return side_by_side.processes(count, _start, replace(worker, selections={}))
+    return worker_pool(count, _start, replace(worker, selections={}))
 
 
 def _start(stopped: Callable[[], None], worker: LanguageWorker) -> None:

@@ -32,9 +32,9 @@ from mexma_cli.settings.training import Data, Recipe
 from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
-from mexma_cli.stages.prepare.pool import processes, work_on
+from mexma_cli.stages.prepare.pool import language_pool, work_on
 from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
-from mexma_cli.stages.processes import result
+from mexma_cli.stages.worker_pool import result
 from mexma_cli.text.hashes import folded
 from mexma_cli.text.lines import Member, read_lines
 
@@ -202,7 +202,7 @@ class _Preparation:
                 results.append(getattr(self._worker, what)(chain, argument))
                 done += len(chain)
             return results
-        with processes(min(self._workers, len(chains)), self._worker) as pool:
+        with language_pool(min(self._workers, len(chains)), self._worker) as pool:
             futures: dict[Future[Any], int] = {}
             # The longest first, so that no process is alone at the end.
             for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):

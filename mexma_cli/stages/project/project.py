@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import resolved
-from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
+from mexma_cli.stages.train.decompose import TrainedDecomposer, VectorPart
 from mexma_cli.store.embeddings import (
     ROWS_PER_SHARD,
     EmbeddingSettings,
@@ -23,7 +23,7 @@ _BLOCK_BYTES = 16 << 20
 def project(
     store: EmbeddingStore,
     decomposer: TrainedDecomposer,
-    part: Part,
+    part: VectorPart,
     output: str | Path,
     *,
     argv: Sequence[str] = (),
@@ -75,7 +75,7 @@ def _fill(
     writer: EmbeddingWriter,
     store: EmbeddingStore,
     decomposer: TrainedDecomposer,
-    part: Part,
+    part: VectorPart,
     on_progress: Callable[[int, int], object],
 ) -> None:
     """The rows from where an earlier run stopped; a shard's counts go with its last row."""

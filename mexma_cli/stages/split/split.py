@@ -36,7 +36,6 @@ from mexma_cli.files import (
     together,
     write_json_atomic,
 )
-from mexma_cli.stages.processes import processes, result
 from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
     ChunkFile,
@@ -45,6 +44,7 @@ from mexma_cli.stages.split.chunk import (
 )
 from mexma_cli.stages.split.decide import decide
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
+from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.rules import NAMES
 from mexma_cli.text.writing import Chunk as Text
@@ -215,7 +215,7 @@ class _Chunks:
             first = list(islice(every, 2))
             pool = None
             if self._workers > 1 and len(first) > 1:  # for a single chunk no process has to start
-                pool = stack.enter_context(processes(self._workers, _start, self._how))
+                pool = stack.enter_context(worker_pool(self._workers, _start, self._how))
             waiting: dict[Future[None], int] = {}
             total, done = inputs.size(), 0
             for chunk in chain(first, every):

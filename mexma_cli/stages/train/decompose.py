@@ -36,9 +36,9 @@ from mexma_cli.training.vectors import StoredPairs
 MANIFEST = "decomposer.json"
 FORMAT_VERSION = 1
 PHASE = "train"
-Part = Literal["meaning", "language"]
+VectorPart = Literal["meaning", "language"]
 _AGAIN = "train it anew, or fetch the whole folder"
-PARTS: tuple[Part, ...] = ("meaning", "language")
+PARTS: tuple[VectorPart, ...] = ("meaning", "language")
 
 
 class DecomposerManifest(Sealed):
@@ -53,7 +53,7 @@ class DecomposerManifest(Sealed):
     prefix: str
     dim: int
     languages: tuple[str, ...]
-    fingerprints: dict[Part, str]
+    fingerprints: dict[VectorPart, str]
     """Of stores with one part of the vectors, which go together with stores of the same part only. That of
     the meaning is the exported encoder's, where there is one, since that encoder embeds this part."""
     exported: bool
@@ -66,7 +66,7 @@ class TrainedDecomposer:
 
     run: Path
     manifest: DecomposerManifest
-    maps: dict[Part, Dense]
+    maps: dict[VectorPart, Dense]
 
     @classmethod
     def open(cls, run: str | Path) -> TrainedDecomposer:
@@ -97,7 +97,7 @@ class TrainedDecomposer:
         return cls(folder, manifest, maps)
 
     @torch.inference_mode()
-    def part(self, vectors: np.ndarray, part: Part) -> np.ndarray:
+    def part(self, vectors: np.ndarray, part: VectorPart) -> np.ndarray:
         """One part of an encoder's vectors, float32 [N, dim] both."""
         found: np.ndarray = self.maps[part](torch.from_numpy(vectors)).numpy()
         return found
@@ -281,7 +281,7 @@ def _finish(
     encoder: SentenceEncoder | None,
 ) -> None:
     """Write the maps, the encoder with the meaning, and the manifest."""
-    prints: dict[Part, str] = {}
+    prints: dict[VectorPart, str] = {}
     for part in PARTS:
         linear = getattr(objective, part)
         with written_aside(run / part) as aside:

@@ -21,7 +21,7 @@ class _Stopped(Exception):
 
 
 @contextmanager
-def processes(count: int, start: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(count: int, start: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes.
 
     If the block is left early, those that still work take their temporary files away first; if this process
