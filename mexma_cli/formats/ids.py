@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import read_lines
-from mexma_cli.text.names import label_of
+from mexma_cli.text.names import document_id, label_of
+
+log = logging.getLogger(__name__)
 
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
@@ -31,34 +34,46 @@ def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def read_id_pairs(
-    path: str | Path, ids: Sequence[Container[str]], files: Sequence[object], kind: str = "id"
+    path: str | Path, ids: Sequence[Container[str]], files: Sequence[object], documents: bool = False
 ) -> list[tuple[str, str]]:
     """The pairs of ids in a file.
 
     Args:
         ids: Those of the source and of the target.
         files: Where these are from, for messages.
-        kind: What has the ids, for messages.
+        documents: They are ids of documents, some of which may have no sentences (`mexma split` drops them):
+            pairs with an unknown one are left out, and counted, unless all are.
 
     Raises:
         MexmaError: A line that is no pair, an id that its side has not, or no lines; with the line's number.
     """
     where, pairs = label_of(path), list[tuple[str, str]]()
-    hint = "each line must be: source id TAB target id"
+    hint, unknown, number = "each line must be: source id TAB target id", list[MexmaError](), 0
     for number, line in enumerate(read_lines(path), 1):
         names = line.split("\t")
         if len(names) != 2:
             found = counted(len(names), "tab-separated field")
             raise MexmaError(f"{where}, line {number}: {found}, expected 2 (source id, target id)", hint)
-        for side, name in enumerate(names):
-            if name not in ids[side]:
-                raise MexmaError(
-                    f"{where}, line {number}: the {kind} {name!r} is not in {files[side]}",
-                    f"it is in {files[1 - side]}: the two sides are the other way round"
-                    if name in ids[1 - side]
-                    else None,
-                )
-        pairs.append((names[0], names[1]))
-    if not pairs:
+        if documents:
+            names = list(map(document_id, names))
+        side = next((side for side, name in enumerate(names) if name not in ids[side]), None)
+        if side is None:
+            pairs.append((names[0], names[1]))
+            continue
+        error = MexmaError(
+            f"{where}, line {number}: the {'document' if documents else 'id'} {names[side]!r} is not in {files[side]}",
+            f"it is in {files[1 - side]}: the two sides are the other way round"
+            if names[side] in ids[1 - side]
+            else None,
+        )
+        if not documents:
+            raise error
+        unknown = unknown or [error]
+    if not number:
         raise MexmaError(f"{where} is empty: it has no pairs", hint)
+    if not pairs:
+        raise unknown[0]
+    if unknown:
+        left = counted(number - len(pairs), "pair of documents", "pairs of documents")
+        log.warning("%s of %s left out, without sentences: %s", left, f"{number:,}", unknown[0].message)
     return pairs

@@ -32,6 +32,7 @@ from xopen import xopen
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import decompressed, found_in, named
+from mexma_cli.text.kinds import sentences_only
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
 
@@ -84,20 +85,22 @@ class FileScan:
     label: str
 
 
-def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
+def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = False) -> FileScan:
     """Read a file once, and check that it can be read as lines of text later.
 
     Args:
         path: A regular file, plain or compressed, or one in a zip.
         label: Name for messages where `path` is a temporary copy.
+        any_kind: Its lines may be other things than sentences (see `kinds.sentences_only`).
 
     Raises:
-        MexmaError: Missing, a folder, without lines, damaged compression, not UTF-8, NUL bytes, or a line
-            above `LINE_LIMIT`; the message names file, line and byte.
+        MexmaError: Missing, a folder, JSONL, TMX, HTML or WARC, without lines, damaged compression, not
+            UTF-8, NUL bytes, or a line above `LINE_LIMIT`; the message names file, line and byte.
     """
     where = label or str(path)
     digest, lines, empty, tabs, size = xxhash.xxh3_128(), 0, 0, 0, 0
-    for block in _checked_blocks(read_pieces(path, where), where, digest):
+    pieces = read_pieces(path, where)
+    for block in _checked_blocks(pieces if any_kind else sentences_only(pieces, where), where, digest):
         count, blank = _count(block)
         lines, empty, tabs = lines + count, empty + blank, tabs + block.count(b"\t")
         size += len(block)

@@ -305,6 +305,6 @@ def _tokenizer(where: Path) -> Info:
 
 
 def _text(where: Path) -> Info:
-    found = scan(where)
+    found = scan(where, any_kind=True)
     facts = {"lines": found.lines, "empty": found.empty, "bytes": found.bytes, "checksum": found.checksum}
     return Info(str(where), "text file", facts)

@@ -141,14 +141,14 @@ def pair_documents(
         pairs: As for `read_documents`.
 
     Raises:
-        MexmaError: A pair with an unknown id, or no pair at all.
+        MexmaError: No pair at all, or none whose ids are known.
     """
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
         if not found:
             raise none_in_common(sides)
     else:
-        found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, "document")]
+        found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
     table = np.unique(np.array(found, dtype=np.int32), axis=0)
     source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
     return table, (source, target)

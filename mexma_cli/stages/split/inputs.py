@@ -20,15 +20,10 @@ from mexma_cli.languages import UNSTATED, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
+from mexma_cli.text.kinds import KINDS, kind_of
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
 from mexma_cli.text.names import OTHER_FORMATS, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
-
-KINDS: dict[str, Kind] = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
-    ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc", ".wet": "warc", ".wat": "warc",
-}  # fmt: skip
-"""Ending of a file's name, without that of its compression -> kind; all others are text."""
 
 LONGEST = 16 << 20
 """Bytes of the longest document; a longer one is dropped."""
@@ -153,11 +148,6 @@ class Inputs:
                 return 0
             total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_lines(path)[1]
         return total
-
-
-def kind_of(path: Path) -> Kind:
-    """What a file's name says that it is."""
-    return KINDS.get(Path(plain_name(path.name)).suffix.lower(), "text")
 
 
 def find_inputs(given: Sequence[str], language: str) -> Inputs:

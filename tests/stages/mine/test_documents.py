@@ -40,6 +40,16 @@ def test_a_file_pairs_other_ids_and_one_with_many(tmp_path: Path) -> None:
     assert found.alone == (0, 0)
 
 
+def test_pairs_with_a_document_that_split_emptied_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = write(tmp_path, "s", "1", "2"), write(tmp_path, "t", "A", "B")
+    pairs = write(tmp_path, "p", "1\tB", "3\tA", "2\tC", "2\tA")
+    assert rows(read_documents(source, target, pairs)) == [([0], [1]), ([1], [0])]
+    said = "2 pairs of documents of 4 left out, with a document without sentences: "
+    assert f"{said}{pairs}, line 2: the document '3' is not in {source}" in caplog.text
+
+
 class TestBadInput:
     def fails(self, message: str, *paths: Path) -> MexmaError:
         with pytest.raises(MexmaError, match=message) as error:
@@ -57,7 +67,7 @@ class TestBadInput:
     def test_pairs(self, tmp_path: Path) -> None:
         source, target = write(tmp_path, "s", "1", "2"), write(tmp_path, "t", "A", "B")
         self.fails(
-            "p, line 2: the document '3' is not in", source, target, write(tmp_path, "p", "1\tA", "3\tA")
+            "p, line 1: the document '3' is not in", source, target, write(tmp_path, "p", "3\tA", "1\tC")
         )
         error = self.fails("the document 'A' is not in", source, target, write(tmp_path, "q", "A\t1"))
         assert "the other way round" in str(error.hint)

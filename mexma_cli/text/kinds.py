@@ -1,0 +1,78 @@
+"""What files of documents are, by their names, or by how they begin where lines of sentences are expected."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.settings.split import Kind
+from mexma_cli.text.compression import plain_name
+
+KINDS: dict[str, Kind] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc", ".wet": "warc", ".wat": "warc",
+}  # fmt: skip
+"""Ending of a file's name, without that of its compression -> kind; all others are text."""
+_HEAD = 1 << 16
+"""Bytes of a file that tell its kind."""
+_LINES = 10
+_NOTES = rb"\s*(?:<!--.*?-->\s*)*"
+_XML = rb"%s(?:<\?xml\s[^>]*\?>%s)?" % (_NOTES, _NOTES)
+_BEGINS = {
+    "tmx": rb"%s(?:<!DOCTYPE\s+tmx\b[^>]*>%s)?<tmx\b[^>]*>%s<\w" % (_XML, _NOTES, _NOTES),
+    "html": rb"%s(?:<!DOCTYPE\s+html\b[^>]*>%s<\w|<html\b[^>]*>%s<\w)" % (_XML, _NOTES, _NOTES),
+    "xml": rb"\s*<\?xml\s[^>]*\?>%s<[\w!]" % _NOTES,
+    "warc": rb"WARC/\d\.\d\r?\n(?:[\w-]+:[^\n]*\n)*?WARC-Type:",
+}
+_KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern in _BEGINS.items()}
+
+
+def kind_of(path: Path) -> Kind:
+    """What a file's name says that it is."""
+    return KINDS.get(Path(plain_name(path.name)).suffix.lower(), "text")
+
+
+def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """The pieces of a text with a sentence a line, as they come.
+
+    Args:
+        where: Its name, for messages.
+
+    Raises:
+        MexmaError: It is JSONL, TMX, HTML or WARC, as its name says, or its first lines together.
+    """
+    pieces = iter(pieces)
+    first = next(pieces, b"")
+    kind: str = kind_of(Path(where))
+    if kind == "text":
+        kind = _begins_as(first[:_HEAD].removeprefix(b"\xef\xbb\xbf"), whole=len(first) <= _HEAD)
+    if kind != "text":
+        raise MexmaError(
+            f"{where} is {kind.upper()}, not a text with one sentence a line",
+            f"`mexma split {shlex.quote(where)} --lang CODE -o sentences.txt` makes one of it",
+        )
+    yield from chain([first], pieces)
+
+
+def _begins_as(head: bytes, whole: bool) -> str:
+    for kind, begins in _KNOWN.items():
+        if begins.match(head):
+            return kind
+    rows = head.split(b"\n")
+    rows = [row for row in (rows if whole else rows[:-1])[:_LINES] if row.strip()]
+    return "jsonl" if rows and all(map(_is_object, rows)) else "text"
+
+
+def _is_object(row: bytes) -> bool:
+    if not row.lstrip().startswith(b"{"):
+        return False
+    try:
+        found = json.loads(row)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and any(isinstance(value, str) for value in found.values())
