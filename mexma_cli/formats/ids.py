@@ -48,6 +48,7 @@ def read_id_pairs(
         MexmaError: A line that is no pair, an id that its side has not, or no lines; with the line's number.
     """
     where, pairs = label_of(path), list[tuple[str, str]]()
+    kind = "document" if documents else "id"
     hint, unknown, number = "each line must be: source id TAB target id", list[MexmaError](), 0
     for number, line in enumerate(read_lines(path), 1):
         names = line.split("\t")
@@ -61,7 +62,7 @@ def read_id_pairs(
             pairs.append((names[0], names[1]))
             continue
         error = MexmaError(
-            f"{where}, line {number}: the {'document' if documents else 'id'} {names[side]!r} is not in {files[side]}",
+            f"{where}, line {number}: the {kind} {names[side]!r} is not in {files[side]}",
             f"it is in {files[1 - side]}: the two sides are the other way round"
             if names[side] in ids[1 - side]
             else None,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -118,6 +119,22 @@ def test_two_files_are_one_document_each_as_for_vecalign(tmp_path: Path) -> None
         ids = [number for line in lines for number in json.loads(line[side])]
         assert ids == wanted, "every sentence once, in order; the blank line is none"
     assert lines[0][:2] == ["[0]", "[0]"] and lines[-1][:2] == ["[8]", "[7]"]
+
+
+def test_names_in_nfc_and_nfd_or_no_unicode_at_all(tmp_path: Path) -> None:
+    for side, lines in zip(("s", "t"), sides(), strict=True):
+        name = "e\u0301t\u00e9" if side == "s" else "\u00e9te\u0301"
+        write(tmp_path / side / f"{name}.txt", *lines[:2])
+        write(tmp_path / f"{side}.docs", *[name] * 2)
+        write(tmp_path / side / os.fsdecode(b"caf\xe9.txt"), *lines[2:4])
+        write(tmp_path / f"{side}.txt", *lines[:2])
+    done = ok(run("align", tmp_path / "s", tmp_path / "t", "--with-ids"))
+    names = [row.split("\t")[3] for row in done.stdout.splitlines()]
+    assert names == ["caf\\udce9"] * 2 + ["\u00e9t\u00e9"] * 2
+    texts, docs = ([tmp_path / f"{side}.{end}" for side in "st"] for end in ("txt", "docs"))
+    assert len(ok(run("align", *texts, "--docs", *docs)).stdout.splitlines()) == 2
+    pairs = write(tmp_path / "pairs", "\u00e9t\u00e9\te\u0301te\u0301")
+    assert len(ok(run("align", *texts, "--docs", *docs, "--document-pairs", pairs)).stdout.splitlines()) == 2
 
 
 UNSEEN = ("", "\u200b", " \u00ad", "\ufeff", "\u200e\u200f", "\t")

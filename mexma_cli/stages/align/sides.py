@@ -24,7 +24,7 @@ from mexma_cli.store.layout import has_store_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import is_blank, read_again, read_lines, scan, spooled
-from mexma_cli.text.names import label_of
+from mexma_cli.text.names import document_id, label_of
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +187,7 @@ def documents_in(path: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for name, file in sorted(_matching(path) if "*" in str(path) else _below(path)):
+        name = document_id(name)
         if name in found:
             raise MexmaError(
                 f"{found[name]} and {file} would both be the document {name!r}",

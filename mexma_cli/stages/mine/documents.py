@@ -14,6 +14,7 @@ from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.names import document_id
 
 
 class DocumentFiles(NamedTuple):
@@ -170,7 +171,7 @@ def ids_of_lines(path: Path) -> Iterator[str]:
     """
     line = 0
     for line, row in enumerate(read_lines(path), 1):
-        name = row.partition("\t")[0]
+        name = document_id(row.partition("\t")[0])
         if is_blank(name):
             raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")
         yield name

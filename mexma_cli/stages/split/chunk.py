@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +17,10 @@ import zstandard
 
 from mexma_cli.files import whole_file
 from mexma_cli.stages.split.inputs import Chunk, RawDocument, Splitting
+from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.identify import expected, identifier, in_other_language
 from mexma_cli.text.lines import is_blank
+from mexma_cli.text.names import document_id
 from mexma_cli.text.near_duplicates import Signatures
 from mexma_cli.text.pages import decode_page
 from mexma_cli.text.repair import decode, repair
@@ -77,6 +80,8 @@ class ChunkResult:
             )
 
 
+_LINE_END, _BLANK_LINES = re.compile("\n"), re.compile(f"\n[{INVISIBLE}]*\n")
+_SPACES = {ord("\t"): " ", ord("\n"): " "}
 _ARRAYS = ("codes", "documents", "spans", "hashes", "bands")
 _LINES = ("names", "text")
 
@@ -154,30 +159,34 @@ class ChunkWorker:
     def work(self, chunk: Chunk) -> ChunkResult:
         """Decode, repair, split, and try the rules."""
         counts: Counter[str] = Counter(documents=len(chunk.documents))
+        self._ids = [0, 0]
         found = list(map(self._text, chunk.documents))
-        names = [" ".join(name.split()) or "-" for name, _, _ in found]
+        counts["objects"], counts["ids"] = self._ids
+        names = [document_id(" ".join(name.split())) or "-" for name, _, _ in found]
         texts = repair([text or "" for _, text, _ in found], counts, self._settings.keep_html)
         codes = [0] * len(texts)
         for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
             if reason or is_blank(text):
                 codes[place] = DOCUMENT_CODES[reason or "empty"]
         counts["characters"] = sum(map(len, texts))
-        return self._result(chunk.checksum(), names, texts, codes, counts)
+        wrapped = [document.wrapped for document in chunk.documents]
+        return self._result(chunk.checksum(), names, list(zip(texts, wrapped, codes, strict=True)), counts)
 
     def _result(
-        self, checksum: str, names: list[str], texts: list[str], dropped: list[int], counts: Counter[str]
+        self, checksum: str, names: list[str], texts: list[tuple[str, bool, int]], counts: Counter[str]
     ) -> ChunkResult:
+        """The sentences of texts, each with whether it is wrapped and why it is dropped whole, or 0."""
         rows: list[str] = []
         documents, spans = [], []
         place = []  # rows of documents that are dropped whole, with their codes
-        for number, text in enumerate(texts):
-            if dropped[number]:
-                place.append((len(rows), dropped[number]))
+        for number, (text, wrapped, dropped) in enumerate(texts):
+            if dropped:
+                place.append((len(rows), dropped))
                 rows.append("")
                 documents.append(number)
                 spans.append((0, len(text)))
                 continue
-            for start, end in self._sentences(text):
+            for start, end in self._sentences(text, wrapped):
                 rows.append(text[start:end])
                 documents.append(number)
                 spans.append((start, end))
@@ -203,13 +212,14 @@ class ChunkWorker:
             dict(counts),
         )
 
-    def _sentences(self, text: str) -> Any:
-        """The spans of a document's sentences; a line end ends one, too."""
+    def _sentences(self, text: str, wrapped: bool) -> Any:
+        """The spans of a document's sentences. A line end ends one, too; in wrapped text blank lines do."""
         start = 0
-        for line in text.split("\n"):
-            for first, last in () if is_blank(line) else self._split(line.replace("\t", " ")):
+        for end in [*(_BLANK_LINES if wrapped else _LINE_END).finditer(text), None]:
+            part = text[start : end.start() if end else len(text)]
+            for first, last in () if is_blank(part) else self._split(part.translate(_SPACES)):
                 yield start + first, start + last
-            start += len(line) + 1
+            start = end.end() if end else start
 
     def _drop_other_languages(self, sentences: list[str], documents: np.ndarray, codes: np.ndarray) -> None:
         if self._identifier is None:
@@ -222,7 +232,7 @@ class ChunkWorker:
 
     def _text(self, document: RawDocument) -> tuple[str, str | None, str | None]:
         """A document's name, and its text or the reason why there is none."""
-        kind, name, content, charset = document
+        kind, name, content, charset, _ = document
         if content is None:
             return name, None, "too long"
         if kind == "html":
@@ -242,9 +252,11 @@ class ChunkWorker:
         text = found.get(self._settings.text_field) if isinstance(found, dict) else None
         if not isinstance(text, str):
             return name, None, "malformed"
+        self._ids[0] += 1
         given = found.get(self._settings.id_field)
         if isinstance(given, str | int) and str(given).strip():
             name = str(given)
+            self._ids[1] += 1
         plain = decode(text.encode("utf-8", "replace"))  # half of a surrogate pair becomes a question mark
         return name, plain, None
 

@@ -22,7 +22,7 @@ from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, kind_of
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
-from mexma_cli.text.names import OTHER_FORMATS, label_of
+from mexma_cli.text.names import OTHER_FORMATS, document_id, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
 LONGEST = 16 << 20
@@ -35,13 +35,15 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 class RawDocument(NamedTuple):
     """A document as it was read: bytes of a kind, under an id; without any if it is too long.
 
-    `charset` is the encoding that the header of HTTP states.
+    `charset` is the encoding that the header of HTTP states. In a `wrapped` text a line end is white space,
+    and only blank lines end a paragraph.
     """
 
     kind: Kind
     name: str
     content: bytes | None
     charset: str | None = None
+    wrapped: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Chunk:
     def checksum(self) -> str:
         """xxh3_128 of the documents and their names."""
         digest = xxhash.xxh3_128()
-        for kind, name, content, charset in self.documents:
+        for kind, name, content, charset, wrapped in self.documents:
             size = -1 if content is None else len(content)
-            digest.update(f"{kind} {name} {size} {charset}\n".encode("utf-8", "backslashreplace"))
+            digest.update(f"{kind} {name} {size} {charset} {wrapped}\n".encode("utf-8", "backslashreplace"))
             digest.update(content or b"")
         return digest.hexdigest()
 
@@ -192,9 +194,21 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
 
 
 def names_of(files: Sequence[Path]) -> list[str]:
-    """How document ids call files, as `Inputs` has it."""
+    """How document ids call files, as `Inputs` has it; their endings tell those apart that have one name.
+
+    Raises:
+        MexmaError: Two names are the same Unicode.
+    """
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
-    return [label_of(path) if str(path) == "-" else plain_name(os.path.relpath(path, root)) for path in files]
+    whole = [label_of(path) if str(path) == "-" else os.path.relpath(path, root) for path in files]
+    names = [document_id(plain_name(name)) for name in whole]
+    times = Counter(names)
+    names = [document_id(path) if times[name] > 1 else name for path, name in zip(whole, names, strict=True)]
+    of_name: dict[str, Path] = {}
+    for name, path in zip(names, files, strict=True):
+        if of_name.setdefault(name, path) != path:
+            raise MexmaError(f"{of_name[name]} and {path} would both be the document {name!r}", "rename one")
+    return names
 
 
 def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:
@@ -252,7 +266,7 @@ def _lines_or_paragraphs(path: Path, prefix: str, kind: Kind, blank: bool) -> It
 
 
 def _gathered(lines: list[bytes], size: int, kind: Kind, name: str) -> RawDocument:
-    return RawDocument(kind, name, None if size > LONGEST else b"\n".join(lines))
+    return RawDocument(kind, name, None if size > LONGEST else b"\n".join(lines), wrapped=True)
 
 
 def _lines(path: Path) -> Iterator[bytes | None]:
@@ -281,7 +295,7 @@ def _whole(path: Path, name: str, kind: Kind) -> RawDocument:
         if size > LONGEST:
             return RawDocument(kind, name, None)
         held.append(piece)
-    return RawDocument(kind, name, b"".join(held))
+    return RawDocument(kind, name, b"".join(held), wrapped=kind == "text")
 
 
 def _checked_pieces(path: Path) -> Iterator[bytes]:

@@ -36,8 +36,10 @@ from mexma_cli.files import (
     together,
     write_json_atomic,
 )
+from mexma_cli.settings.split import SplitSettings
 from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
+    DOCUMENT_REASONS,
     ChunkFile,
     ChunkWorker,
     checksum_of,
@@ -53,7 +55,7 @@ from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
-_FORMAT = 1
+_FORMAT = 2
 _KIND = "split report"
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 
@@ -105,6 +107,10 @@ class SplitReport:
     dropped: dict[str, int]
     passed_over: dict[str, int]
     characters: int
+    objects: int
+    """Documents from JSONL."""
+    ids: int
+    """Those of them that have an id of their own."""
 
 
 def split(
@@ -150,12 +156,30 @@ def split(
                 f"{', '.join(inputs.names[:3])}: there are no documents",
                 f"passed over: {', '.join(reasons)}" if reasons else "are the files empty?",
             )
+        _check_fields(report, how)
         with together():
             write_chunks(outputs.files, _texts(found, codes, how.rejects))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)
         del codes
         (folder.parent / PROGRESS).unlink()  # the workplace goes
     return report
+
+
+def _check_fields(report: SplitReport, how: Splitting) -> None:
+    """Refuse documents none of which can be read, or has the id that is asked for.
+
+    Raises:
+        MexmaError: They are such.
+    """
+    reasons = {name: count for name, count in report.documents_dropped.items() if name != "empty"}
+    read = report.documents - report.documents_dropped.get("empty", 0)
+    if reasons and sum(reasons.values()) == read:
+        said = ", ".join(f"{count:,} {name}" for name, count in reasons.items())
+        hint = DOCUMENT_REASONS[max(reasons, key=reasons.__getitem__)]
+        raise MexmaError(f"no document can be read: {said}", hint)
+    field = how.settings.id_field
+    if field != SplitSettings().id_field and report.objects and not report.ids:
+        raise MexmaError(f"no object has the field {field!r}", "--id-field names that of the documents' ids")
 
 
 def _check_beside(outputs: SplitOutputs) -> None:
@@ -282,7 +306,8 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         row += kept
     by_reason = {_REASONS[code]: int(count) for code, count in enumerate(totals) if code and count}
     documents = {reason: by_reason.pop(reason) for reason in DOCUMENT_CODES if reason in by_reason}
-    repaired = {name: counts[name] for name in sorted(counts) if name not in ("documents", "characters")}
+    others = ("documents", "characters", "objects", "ids")
+    repaired = {name: counts[name] for name in sorted(counts) if name not in others}
     return SplitReport(
         documents=counts["documents"],
         repaired=repaired,
@@ -292,6 +317,8 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         dropped=by_reason,
         passed_over=dict(inputs.passed_over),
         characters=counts["characters"],
+        objects=counts["objects"],
+        ids=counts["ids"],
     )
 
 

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,67 @@ def test_old_macs_line_ends(tmp_path: Path, out: Path) -> None:
         run(text, to=out, document=unit)
         assert out.read_text("utf-8").splitlines() == [ONE, TWO, f"{ONE}x"]
         assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
+
+
+def test_a_line_end_in_a_paragraph_is_white_space(tmp_path: Path, out: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(
+        "Il est venu\ndans la  maison\n\tde ma mère. Où se\ntrouve\u2028la gare ?\n \u200b\nElle dort.\n",
+        "utf-8",
+    )
+    wanted = ["Il est venu dans la maison de ma mère.", "Où se trouve la gare ?", "Elle dort."]
+    for unit, names in {"blank": ["1", "1", "6"], "file": ["a.txt"] * 3}.items():
+        run(text, to=out, document=unit, off=("all",))
+        assert out.read_text("utf-8").splitlines() == wanted
+        places = rows(out.with_name("fra.docs"))
+        assert [row[0] for row in places] == names
+    document = text.read_text("utf-8")
+    for sentence, (_, start, end) in zip(wanted[:2], places, strict=False):
+        assert " ".join(document[int(start) : int(end)].split()) == sentence
+    run(text, to=out, off=("all",))
+    assert out.read_text("utf-8").splitlines()[:2] == ["Il est venu", "dans la maison"], (
+        "a line is a document"
+    )
+
+
+def test_names_that_are_alike(tmp_path: Path, out: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text(f"{ONE}\n", "utf-8")
+    (folder / "a.txt.gz").write_bytes(gzip.compress(TWO.encode()))
+    (folder / "b.txt.gz").write_bytes(gzip.compress(f"{TWO}b".encode()))
+    (folder / "e\u0301.txt").write_text(f"{ONE}e\n", "utf-8")
+    with open(os.fsencode(folder) + b"/caf\xe9.txt", "w", encoding="utf-8") as file:
+        file.write(f"{ONE}c\n")
+    run(folder, to=out)
+    names = sorted(row[0] for row in rows(out.with_name("fra.docs")))
+    assert names == ["a.txt.gz:1", "a.txt:1", "b.txt:1", "caf\\udce9.txt:1", "é.txt:1"]
+    (folder / "é.txt").write_text("x\n")
+    with pytest.raises(MexmaError, match=r"would both be the document 'é\.txt'"):
+        run(folder, to=out)
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields", "message"),
+    [
+        (['{"text": "Oui."}', '{"text": "Non.", "id": 2}'], "text url", "no object has the field 'url'"),
+        (['{"body": "Oui."}', "", "{x"], "text id", "no document can be read: 2 malformed"),
+    ],
+)
+def test_fields_that_no_object_has(
+    lines: list[str], fields: str, message: str, tmp_path: Path, out: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(MexmaError, match=message):
+        run(tmp_path / "a.jsonl", to=out, fields=fields)
+    assert not out.exists()
+
+
+def test_ids_that_are_line_numbers_or_no_unicode(tmp_path: Path, out: Path) -> None:
+    objects = {"text": ONE, "n": 1}, {"text": TWO, "n": "\ud800"}
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in objects))
+    run(tmp_path / "a.jsonl", to=out, fields="text n")
+    assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1", "\\ud800"]
 
 
 def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
