@@ -46,7 +46,7 @@ def test_pairs_with_a_document_that_split_emptied_are_left_out_and_counted(
     source, target = write(tmp_path, "s", "1", "2"), write(tmp_path, "t", "A", "B")
     pairs = write(tmp_path, "p", "1\tB", "3\tA", "2\tC", "2\tA")
     assert rows(read_documents(source, target, pairs)) == [([0], [1]), ([1], [0])]
-    said = "2 pairs of documents of 4 left out, with a document without sentences: "
+    said = "2 pairs of documents of 4 left out, without sentences: "
     assert f"{said}{pairs}, line 2: the document '3' is not in {source}" in caplog.text
 
 
