@@ -172,8 +172,7 @@ class SentenceEncoder:
         transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
         modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
-        positions = transformer.config.max_position_embeddings - transformer.first_position
-        limit = min(tokenizer.limit(name, settings.max_tokens), positions)
+        limit = min(tokenizer.limit(name, settings.max_tokens), transformer.positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         length = min(max_tokens or MAX_TOKENS, limit)
@@ -280,6 +279,14 @@ class SentenceEncoder:
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
         return self.pooling in FIRST_ONLY and is_bag(self.transformer)
+
+    @property
+    def computed_by(self) -> str:
+        """What computes its hidden states on a processor, and how, in words."""
+        if self.is_bag:
+            return "NumPy, as sums over tokens"
+        family = FAMILIES.get(self.transformer.config.model_type)
+        return "the folder's own code, sentences packed" if family is None else family.runs
 
     @property
     def device(self) -> torch.device:
@@ -426,7 +433,7 @@ class SentenceEncoder:
     def _embedded(
         self, tokens: list[np.ndarray], extra: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Batches of sentences, and their vectors."""
+        """Batches of sentences, and their vectors; without a token, that of a mean of nothing."""
         if isinstance(self._engine, Bag):
             yield np.arange(len(tokens)), self.finish(self._engine.embed(tokens, extra))
             return
@@ -434,8 +441,13 @@ class SentenceEncoder:
 
         from mexma_cli.encoder.model.packing import by_token_budget
 
+        lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
+        there, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
+        if len(empty):
+            width = self.transformer.config.hidden_size
+            yield empty, self.finish(np.zeros((len(empty), width), np.float32))
         budget = TOKENS_PER_BATCH if self.on_cpu else GPU_TOKENS_PER_BATCH
-        batches = list(by_token_budget([len(ids) for ids in tokens], budget))
+        batches = [there[rows] for rows in by_token_budget(lengths[there], budget)]
         parts = ([tokens[row] for row in rows] for rows in batches)
         # on the device once for all batches
         moved = None if extra is None else torch.from_numpy(extra).to(self.device)

@@ -131,8 +131,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         r"layer_norm_eps -1\.0, which is negative or not finite",
     ),
     "family": (
-        change_json("config.json", model_type="deberta-v2"),
-        "model type 'deberta-v2' is not supported",
+        change_json("config.json", model_type="t5gemma"),
+        "model type 't5gemma' is not supported",
     ),
     "a family that is a list": (
         change_json("config.json", model_type=["bert"]),

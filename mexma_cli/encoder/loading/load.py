@@ -137,13 +137,13 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
         backend.encode(UNSEEN)
     except Exception as error:  # tokenizers raises plain Exception
         raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
-    if len(ends) != 2:
+    family = FAMILIES.get(str(config.get("model_type")))
+    if len(ends) != 2 and (family is None or family.is_bert or family.takes_language):
         raise MexmaError(
             f"{wrong}: it puts {len(ends)} special tokens around a sentence, not one before and one after "
             f"{sizes}",
             hint,
         )
-    family = FAMILIES.get(str(config.get("model_type")))
     if family is not None and not family.behind_padding:
         return  # BERT reads none of these ids; multilingual-e5-small states BERT's and has XLM-R's tokeniser
     expected = {"pad_token_id": tokenizer.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}

@@ -157,7 +157,8 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
     for key in _COUNTS:
-        if isinstance(config.get(key), int) and config[key] < 1:
+        needed = key != "type_vocab_size" or FAMILIES[family].is_bert  # DeBERTa has none
+        if needed and isinstance(config.get(key), int) and config[key] < 1:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
     for key in _LAYERS:
         if isinstance(config.get(key), int) and config[key] > _MOST_LAYERS:

@@ -150,11 +150,19 @@ class LazyTokenizer:
         encodings = self.unlimited.encode_batch_fast(texts)
         return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
 
+    @cached_property
+    def special(self) -> tuple[int, int]:
+        """How many special tokens it puts before and behind a sentence."""
+        of_a_letter = self.unlimited.encode("a").special_tokens_mask
+        before = of_a_letter.index(0) if 0 in of_a_letter else len(of_a_letter)
+        return before, len(self.unlimited.encode("").ids) - before
+
     def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
         """Token ids with the end cut off, or the beginning (`keeps_end`), so that <s> and </s> stay."""
+        before, behind = self.special
         if self.keeps_end:
-            return np.append(ids[:1], ids[1 - length :])
-        return np.append(ids[: length - 1], ids[-1])
+            return np.append(ids[:before], ids[before - length :])
+        return np.append(ids[: length - behind], ids[len(ids) - behind :])
 
     def begin_with(self, language: str) -> bool:
         """Put the token of a language before every text that comes next; False if there is no such token."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import math
 from functools import lru_cache
+from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,7 +127,8 @@ def run_packed(
         vocabulary = model.get_input_embeddings().weight
         inputs_embeds = token_embeddings(vocabulary, batch.input_ids, batch.extra_embeddings)
     inputs = {"input_ids": batch.input_ids} if inputs_embeds is None else {"inputs_embeds": inputs_embeds}
-    inputs["position_ids"] = batch.position_ids
+    if packs(model) or "position_ids" in signature(model.forward).parameters:
+        inputs["position_ids"] = batch.position_ids
     if packs(model):
         rows = {name: tensor[None] for name, tensor in inputs.items()}
         return model(**rows, **attention_arguments(batch, backend)).last_hidden_state[0]

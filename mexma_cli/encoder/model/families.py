@@ -1,4 +1,4 @@
-"""The families of transformers that an encoder may be of: BERT, its relatives and its successors."""
+"""The families of transformers that an encoder may be of: BERT's, T5's, and decoders."""
 
 from __future__ import annotations
 
@@ -22,6 +22,38 @@ class Family(NamedTuple):
     takes_language: bool = False
     """Whether a sentence begins with the token of its language, and its mean is the vector, as in SONAR."""
 
+    @property
+    def runs(self) -> str:
+        """How it is computed on a processor, in words."""
+        if self.is_bert:
+            return "mexma's engine, sentences packed"
+        return "transformers' model, sentences " + ("packed" if self.packs else "of equal length together")
+
+
+_BY_LENGTH = (
+    ("albert", "AlbertModel", False),
+    ("deberta-v2", "DebertaV2Model", False),
+    ("electra", "ElectraModel", False),
+    ("ernie", "ErnieModel", False),
+    ("eurobert", "EuroBertModel", False),
+    ("gemma", "GemmaModel", False),
+    ("gemma2", "Gemma2Model", False),
+    ("gemma3_text", "Gemma3TextModel", False),
+    ("gte", "GteModel", False),
+    ("jina_embeddings_v3", "JinaEmbeddingsV3Model", True),
+    ("llama", "LlamaModel", False),
+    ("mistral", "MistralModel", False),
+    ("mt5", "MT5EncoderModel", False),
+    ("nomic_bert", "NomicBertModel", False),
+    ("qwen2", "Qwen2Model", False),
+    ("qwen3", "Qwen3Model", False),
+    ("rembert", "RemBertModel", False),
+    ("roformer", "RoFormerModel", False),
+    ("t5", "T5EncoderModel", False),
+    ("umt5", "UMT5EncoderModel", False),
+    ("xlm-roberta-xl", "XLMRobertaXLModel", True),
+)
+"""Model type, class, `behind_padding`: these run as they are, sentences of equal length together."""
 
 FAMILIES = {
     "xlm-roberta": Family("XLMRobertaModel", behind_padding=True),
@@ -34,6 +66,7 @@ FAMILIES = {
     "m2m_100": Family("M2M100Encoder", True, is_bert=False, packs=False, takes_language=True),
     "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
     "laser3": Family("Laser3", behind_padding=False, is_bert=False, packs=False),
+    **{kind: Family(model, behind, is_bert=False, packs=False) for kind, model, behind in _BY_LENGTH},
 }
 """By the model type in config.json. An encoder of another family is refused."""
 

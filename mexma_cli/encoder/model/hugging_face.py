@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,10 @@ LoadingReport = dict[str, Any]
 _OLD = {"torch_dtype", "tokenizer_class", "rope_theta", "rope_scaling"}
 _OLD |= {"global_rope_theta", "local_rope_theta", "global_attn_every_n_layers"}
 """Names that transformers still reads, and writes no more."""
+_READ = {"head_dim", "use_bidirectional_attention", "is_causal"}
+_READ |= {"attention_head_size", "conv_act", "conv_groups", "conv_kernel_size", "embedding_size"}
+_READ |= {"norm_rel_ebd", "position_buckets", "share_att_key"}
+"""Names that models read, DeBERTa above all, though their configs do not declare them."""
 _OF_RESULTS = {"output_attentions", "output_hidden_states", "return_dict", "use_cache"}
 _OF_RESULTS |= {"chunk_size_feed_forward", "problem_type"}
 """What a model returns, and how: that is said where it is run."""
@@ -39,7 +44,7 @@ def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
         folder: Where it is from.
     """
     kind = CONFIG_MAPPING[content["model_type"]]
-    known = _OLD.union(kind().to_dict(), kind.attribute_map) - _OF_RESULTS
+    known = (_OLD | _READ).union(kind().to_dict(), kind.attribute_map) - _OF_RESULTS
     chosen = {name: value for name, value in content.items() if name in known}
     return kind.from_dict(chosen, name_or_path=folder)
 
@@ -63,10 +68,8 @@ def build_model(
     """
     config = config_of(content)
     kind = kinds[type(config)]
-    if FAMILIES[content["model_type"]].takes_language and kinds is MODEL_MAPPING:
-        from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
-
-        kind = M2M100Encoder
+    if kinds is MODEL_MAPPING:  # of two-sided models, T5's and NLLB's, the encoder alone
+        kind = getattr(importlib.import_module(kind.__module__), FAMILIES[content["model_type"]].model)
     _check_size(config, sum(weight.numel() for weight in weights.values()))
     model, report = kind.from_pretrained(
         None,

@@ -6,6 +6,7 @@ torch and transformers' models takes longer than loading `mini` and embedding a 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -142,6 +143,12 @@ class LazyTransformer:
         return int(config["pad_token_id"]) + 1 if FAMILIES[config["model_type"]].behind_padding else 0
 
     @property
+    def positions(self) -> int:
+        """How many tokens of a sentence have a position; T5's are as many as one likes."""
+        positions = getattr(self.config, "max_position_embeddings", None)
+        return sys.maxsize if positions is None else int(positions) - self.first_position
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         import torch
@@ -159,9 +166,12 @@ class LazyTransformer:
 
 def first_position(model: PreTrainedModel) -> int:
     """The position id of a sentence's first token: padding id + 1 in RoBERTa's family, else 0."""
+    family = FAMILIES.get(model.config.model_type)
     embeddings = getattr(model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
-    return 0 if padding is None else cast(int, padding) + 1
+    if padding is None or (family is not None and not family.behind_padding):
+        return 0
+    return cast(int, padding) + 1
 
 
 def _step(weight: torch.Tensor) -> int:

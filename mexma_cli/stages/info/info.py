@@ -274,6 +274,7 @@ def _encoder(where: Path) -> Info:
             for part in (encoder.transformer.weights, encoder.modules.state_dict())
             for weights in part.values()
         ),
+        "computed by": encoder.computed_by,
         "pooling": encoder.pooling,
         "normalised": encoder.normalised,
         "max_tokens": encoder.max_tokens,

@@ -8,6 +8,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
     DistilBertConfig,
     DistilBertModel,
@@ -21,7 +23,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.attention import attention_rows
-from tests.encoder.conftest import SHAPE, WIDTH, bert, modules_json, pieces, word_pieces, write
+from tests.encoder.conftest import LONG, SHAPE, WIDTH, bert, modules_json, pieces, word_pieces, write
 
 
 def distilbert(folder: Path, texts: list[str]) -> None:
@@ -86,6 +88,107 @@ def test_vectors_are_those_of_sentence_transformers(
     np.testing.assert_allclose(saved, theirs, atol=2e-5)
 
 
+# Those that run as they are, sentences of equal length together.
+
+SIZES = {"max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DECODER: dict[str, Any] = {**SHAPE, **SIZES, "num_key_value_heads": 2, "head_dim": 8}
+BERT: dict[str, Any] = {**SHAPE, "max_position_embeddings": 514}
+XLM_R: dict[str, Any] = {**BERT, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "initializer_factor": 3.0}
+WINDOWS = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+DISTANCES = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16}
+NARROW = {**BERT, "embedding_size": 16}
+OTHERS: dict[str, tuple[str, str, Pooling, dict[str, Any]]] = {
+    # class without "Config" and "Model"; tokeniser; pooling; config
+    "qwen3": ("Qwen3", "$A <eos>", "lasttoken", DECODER),
+    "qwen2": ("Qwen2", "$A <eos>", "lasttoken", DECODER),
+    "llama without special tokens": ("Llama", "$A", "mean", DECODER),
+    "llama that reads both ways": ("Llama", "<bos> $A <eos>", "mean", {**DECODER, "is_causal": False}),
+    "mistral": ("Mistral", "<bos> $A <eos>", "lasttoken", {**DECODER, "sliding_window": 16}),
+    "gemma": ("Gemma", "<bos> $A", "lasttoken", DECODER),
+    "gemma2": ("Gemma2", "<bos> $A <eos>", "lasttoken", {**DECODER, **WINDOWS}),
+    "gemma3": ("Gemma3Text", "<bos> $A <eos>", "lasttoken", {**DECODER, **WINDOWS}),
+    "embeddinggemma": (
+        "Gemma3Text",
+        "<bos> $A <eos>",
+        "mean",
+        {**DECODER, **WINDOWS, "use_bidirectional_attention": True},
+    ),
+    "eurobert": ("EuroBert", "<bos> $A <eos>", "mean", DECODER),
+    "t5": ("T5", "$A <eos>", "mean", {**SIZES, **T5}),
+    "mt5": ("MT5", "$A <eos>", "mean", {**SIZES, **T5}),
+    "umt5": ("UMT5", "$A <eos>", "mean", {**SIZES, **T5}),
+    "xlm-roberta-xl": ("XLMRobertaXL", "pieces", "mean", XLM_R),
+    "jina-embeddings-v3": ("JinaEmbeddingsV3", "pieces", "mean", {**XLM_R, "type_vocab_size": 1}),
+    "deberta": ("DebertaV2", "word pieces", "mean", {**BERT, **DISTANCES, "share_att_key": True}),
+    "nomic": ("NomicBert", "word pieces", "mean", {**BERT, "pad_token_id": 0}),
+    "gte": ("Gte", "word pieces", "cls", {**BERT, "pad_token_id": 0}),
+    "albert": ("Albert", "word pieces", "mean", NARROW),
+    "electra": ("Electra", "word pieces", "cls", NARROW),
+    "ernie": ("Ernie", "word pieces", "cls", BERT),
+    "roformer": ("RoFormer", "word pieces", "mean", NARROW),
+    "rembert": ("RemBert", "word pieces", "mean", {**BERT, "input_embedding_size": 16}),
+}
+OFTEN = ("qwen3", "llama without special tokens", "embeddinggemma", "t5", "deberta", "jina-embeddings-v3")
+"""Those that are tried in every run of the tests; the others with `-m slow`."""
+
+
+def of_bytes(folder: Path, texts: list[str], template: str) -> int:
+    """A decoder's or T5's tokeniser: byte pairs, and special tokens as the template has them."""
+    special = ["<pad>", "<bos>", "<eos>", "<|endoftext|>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=letters)
+    tokenizer.train_from_iterator(texts, trainer)
+    if template != "$A":
+        ids = [(name, place) for place, name in enumerate(special)]
+        tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=ids)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "model_max_length": 512}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": "left"}
+    write(folder / "tokenizer_config.json", names | settings)
+    return tokenizer.get_vocab_size()
+
+
+def published_other(name: str, folder: Path, texts: list[str]) -> Pooling:
+    """A folder of sentence-transformers; its pooling."""
+    kind, tokenizer, pooling, shape = OTHERS[name]
+    makers = {"pieces": pieces, "word pieces": word_pieces}
+    size = makers[tokenizer](folder, texts) if tokenizer in makers else of_bytes(folder, texts, tokenizer)
+    torch.manual_seed(6)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=size, **shape)
+    encoder = kind + ("EncoderModel" if kind.endswith("T5") else "Model")
+    getattr(transformers, encoder)(config).save_pretrained(folder)
+    modules_json(folder, "Transformer", "Pooling", "Normalize")
+    modes = {f"pooling_mode_{key}": other == pooling for other, key in POOLING_KEYS.items()}
+    write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": WIDTH} | modes)
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 60})
+    return pooling
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in OTHERS]
+)
+def test_any_family_has_the_vectors_of_sentence_transformers(
+    name: str, texts: list[str], tmp_path: Path
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    folder, some = tmp_path / "published", [*texts[::4], "", LONG]
+    folder.mkdir()
+    pooling = published_other(name, folder, texts)
+    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(some)
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    assert encoder.pooling == pooling and encoder.computed_by.endswith("of equal length together")
+    np.testing.assert_allclose(encoder.embed(some), theirs, atol=1e-5)
+    assert encoder.truncated > 0
+    encoder.save(tmp_path / "saved")
+    again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert again.fingerprint == encoder.fingerprint
+    saved = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(some)
+    np.testing.assert_allclose(saved, theirs, atol=1e-5)
+
+
 @pytest.mark.parametrize("family", ["distilbert", "modernbert", "mpnet"])
 def test_bfloat16_computes_in_bfloat16(family: str, texts: list[str], tmp_path: Path) -> None:
     MADE[family](tmp_path, texts)
@@ -113,9 +216,9 @@ def test_every_pooling_but_the_pooler_is_sentence_transformers() -> None:
     assert set(get_args(Pooling)) == {*POOLING_KEYS, "pooler"}
 
 
-def test_what_attends_by_code_of_its_own_is_refused_by_name(texts: list[str], tmp_path: Path) -> None:
+def test_other_families_are_refused_by_name(texts: list[str], tmp_path: Path) -> None:
     bert(tmp_path, texts)
-    for kind in ("t5", "deberta-v2"):  # positions of pairs of tokens are in the attention's scores
+    for kind in ("xlm", "t5gemma"):
         content = {"model_type": kind, "hidden_size": WIDTH}
         write(tmp_path / "config.json", content)
         with pytest.raises(MexmaError, match=f"the model type '{kind}' is not supported"):
