@@ -1,4 +1,5 @@
-"""How well and how fast `mexma split` works: splitting, languages, every reason, throughput and memory.
+"""How well and how fast `mexma split` works: splitting, languages, every reason. Throughput and memory, also
+of `langid` and `filter`.
 
     python benchmarks/split.py splitting ../shared/data
     python benchmarks/split.py languages ../shared/data
@@ -24,9 +25,11 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from mexma_cli import languages
+from mexma_cli.files import checksum_file
 from mexma_cli.text.identify import Identifier, identifier, iso3, kindred
 from mexma_cli.text.splitting import default_splitter, splitter
 
@@ -349,42 +352,73 @@ def _print_outcomes(
 
 
 def speed(data: Path, code: str, megabytes: int, workers: list[int]) -> None:
-    """Throughput and memory on text that is made larger by changing words, so that few lines are equal."""
-    chance = random.Random(3)
-    good = [s for s in lines_of(data / "ntrex128" / f"{code}.txt.gz") if s.strip()]
-    good += [s for s in lines_of(data / "bible" / f"{code}.txt.gz") if s.strip()]
-    words = sorted({word for line in good for word in line.split() if word.isalpha()})
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "in.txt"
-        size = 0
-        with text.open("w", encoding="utf-8") as file:
-            while size < megabytes * 1e6:
-                sentences = []
-                for line in chance.choices(good, k=8):
-                    changed = line.split()
-                    changed[chance.randrange(len(changed))] = chance.choice(words)
-                    sentences.append(" ".join(changed))
-                size += file.write(" ".join(sentences) + "\n") * 1.04
-        size = text.stat().st_size
-        outputs = set()
-        for count in workers:
-            out = Path(folder) / str(count) / "out.txt"
-            child = subprocess.run([sys.executable, __file__, "child", str(text), code, str(out), str(count)],
-                                   stdout=subprocess.PIPE, text=True, check=True)  # fmt: skip
-            used = json.loads(child.stdout.splitlines()[-1])
-            report = json.loads(out.with_name("out.report.json").read_text())["sentences"]
-            outputs.add(tuple(out.with_name(name).read_bytes() for name in ("out.txt", "out.docs")))
-            print(f"{size / 1e6:.0f} MB, {count} processes: {used['cpu']:.0f} s of the processor, ", end="")
-            print(f"{size / 1e6 / used['cpu']:.1f} MB/s a core, {used['wall']:.0f} s in all, ", end="")
-            print(f"first process {used['main']:.0f} MB, a worker {used['worker']:.0f} MB; ", end="")
-            print(f"{report['kept']:,} of {report['read']:,} sentences")
-        print("the same bytes" if len(outputs) == 1 else "OTHER BYTES")
+    """Throughput and memory of `split`, `langid` and `filter` on text made larger by changing words,
+    so that few lines are equal; for `filter` beside each sentence its translation, changed, too."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        makers = {"split": _documents, "langid": _sentences, "filter": _pairs}
+        for command, made in makers.items():
+            text = folder / f"{command}.tsv"
+            with text.open("w", encoding="utf-8") as file:
+                size = 0
+                for line in made(data, code):
+                    size += len(line.encode()) + 1
+                    file.write(f"{line}\n")
+                    if size > megabytes * 1e6:
+                        break
+            sides = ["--lang", code] if command == "split" else []
+            sides = ["--source-lang", code, "--target-lang", "eng_Latn"] if command == "filter" else sides
+            outputs = set()
+            for count in [1] if command == "langid" else workers:
+                out = folder / str(count) / "out.txt"
+                out.parent.mkdir(exist_ok=True)
+                split_up = [] if command == "langid" else ["--workers", str(count)]
+                words = ["-q", command, str(text), *sides, "-o", str(out), *split_up]
+                child = subprocess.run(
+                    [sys.executable, __file__, "child", *words], stdout=subprocess.PIPE, text=True, check=True
+                )
+                used = json.loads(child.stdout.splitlines()[-1])
+                outputs.add(checksum_file(out))
+                print(f"{command}, {size / 1e6:.0f} MB, {count} processes: {used['cpu']:.0f} s, ", end="")
+                print(f"{size / 1e6 / used['cpu']:.1f} MB/s a core, {used['wall']:.0f} s in all, ", end="")
+                print(f"first process {used['main']:.0f} MB, a worker {used['worker']:.0f} MB", flush=True)
+            print("the same bytes" if len(outputs) == 1 else "OTHER BYTES")
+            text.unlink()
 
 
-def child(text: str, code: str, out: str, workers: str) -> None:
-    """In a process of its own: split, and say what it took."""
+def _changed(line: str, words: list[str], chance: random.Random) -> str:
+    found = line.split()
+    found[chance.randrange(len(found))] = chance.choice(words)
+    return " ".join(found)
+
+
+def _pairs(data: Path, code: str) -> Iterator[str]:
+    chance, sides, vocabularies = random.Random(3), [], []
+    for side in (code, "eng_Latn"):
+        lines = lines_of(data / "ntrex128" / f"{side}.txt.gz")
+        sides.append(lines + lines_of(data / "bible" / f"{side}.txt.gz"))
+        vocabularies.append(sorted({word for line in sides[-1] for word in line.split() if word.isalpha()}))
+    good = [pair for pair in zip(*sides, strict=True) if all(map(str.strip, pair))]
+    while True:
+        both = zip(chance.choice(good), vocabularies, strict=True)
+        yield "\t".join(_changed(line, words, chance) for line, words in both)
+
+
+def _sentences(data: Path, code: str) -> Iterator[str]:
+    return (pair.partition("\t")[0] for pair in _pairs(data, code))
+
+
+def _documents(data: Path, code: str) -> Iterator[str]:
+    """Eight sentences each."""
+    sentences = _sentences(data, code)
+    while True:
+        yield " ".join(islice(sentences, 8))
+
+
+def child(*words: str) -> None:
+    """In a process of its own: a command, and what it took."""
     began = time.monotonic()
-    _mexma_here(["-q", "split", text, "--lang", code, "-o", out, "--workers", workers])
+    _mexma_here(list(words))
     own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = sum(used.ru_utime + used.ru_stime for used in (own, others))
     print(json.dumps({"cpu": cpu, "wall": time.monotonic() - began, "main": own.ru_maxrss / 1024,

@@ -11,7 +11,7 @@ import click
 
 from mexma_cli.commands.formats import format_epilog, format_option
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
-from mexma_cli.commands.options import languages_option, result_option
+from mexma_cli.commands.options import languages_option, result_option, workers_option
 from mexma_cli.commands.rules import rule_epilog
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.settings.rules import RuleSettings
@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
     metavar="FILE",
     help="Write a JSON report: counts by reason, rules and limits.",
 )
+@workers_option("Number of processes.")
 def command(
     bitext: tuple[Path, ...],
     settings: RuleSettings,
@@ -58,6 +59,7 @@ def command(
     kind: str | None,
     rejects: Path | None,
     report: Path | None,
+    workers: int,
 ) -> None:
     """Drop the pairs of a bitext that break a rule, and count them by rule.
 
@@ -91,7 +93,7 @@ def command(
         check_outputs(outputs, other, what, (*bitext, *exclude))
     for path in (output, rejects, report):
         prepare_output(path)
-    job = FilterJob(bitext, languages, settings, exclude, output, kind, rejects, report)
+    job = FilterJob(bitext, languages, settings, exclude, output, kind, rejects, report, workers)
     limits = job.limits
     with ExitStack() as stack:
         bar = stack.enter_context(progress(desc="filtering", unit="pair", unit_scale=True))

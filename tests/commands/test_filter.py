@@ -10,9 +10,11 @@ import pytest
 from click.testing import Result
 
 from mexma_cli.formats.bitext import MinedPair, formats, open_pairs
+from mexma_cli.stages.filter import filter as filtering
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write
+from tests.processes import forks_of_pools
 
 FINE = ("Il a plu toute la nuit.", "It rained all night long.")
 PAIRS = [
@@ -45,6 +47,36 @@ def made(path: Path, kind: str = "tsv", with_ids: bool = True) -> Path:
 
 def filtered(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
     return run("filter", *arguments, stdin=stdin)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_several_processes_give_the_same_bytes(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forks_of_pools(monkeypatch)
+    monkeypatch.setattr(filtering, "_BATCH", 2)
+    monkeypatch.setattr(filtering, "_ALONE", 1)
+    path, started = made(tmp_path / f"mined.{kind}", kind), []
+    pool = filtering.worker_pool
+    monkeypatch.setattr(filtering, "worker_pool", lambda *how: (started.append(how[0]), pool(*how))[1])
+    found = []
+    for workers in "12":
+        outputs = tmp_path / "out.tsv", tmp_path / "dropped.tsv", tmp_path / "report.json"
+        words = (path, *LANGUAGES, "-o", outputs[0], "--rejects", outputs[1], "--report", outputs[2])
+        ok(filtered(*words, "--workers", workers))
+        report = json.loads(outputs[2].read_text())
+        found.append([outputs[0].read_bytes(), outputs[1].read_bytes(), report["dropped"], report["kept"]])
+    assert found[0] == found[1] and found[0][0] and found[0][1] and started == [2]
+
+
+def test_an_input_that_breaks_off_while_others_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forks_of_pools(monkeypatch)
+    monkeypatch.setattr(filtering, "_BATCH", 1)
+    monkeypatch.setattr(filtering, "_ALONE", 0)
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes("".join(f"{a}\t{b}\n" for _, a, b in PAIRS).encode() + b"\xff\xff\tx\n")
+    fails(filtered(path, *LANGUAGES, "-o", tmp_path / "out.tsv", "--workers", "2"), 1, "line 11")
+    assert not (tmp_path / "out.tsv").exists()
 
 
 def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> None:

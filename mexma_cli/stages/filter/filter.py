@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -22,6 +23,7 @@ from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
+from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.text.hashes import folded
 from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language
 from mexma_cli.text.lines import read_lines
@@ -32,6 +34,10 @@ from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
 log = logging.getLogger(__name__)
 
 _BATCH = 2000
+_ALONE = 10
+"""Batches before other processes are started: for fewer that would take longer."""
+Columns = tuple[list[str], list[str], list[float]]
+"""Sources, targets and scores of N pairs."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class FilterJob:
         kind: The format's name; None: that of the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair as it was read.
         report: A file for the counts, as JSON.
+        workers: Processes that try the rules; the bytes are the same with any number. More than one needs a
+            script that can be imported (``if __name__ == ...``).
     """
 
     inputs: tuple[Path, ...]
@@ -56,6 +64,7 @@ class FilterJob:
     kind: str | None = None
     rejects: Path | None = None
     report: Path | None = None
+    workers: int = 1
 
     @cached_property
     def limits(self) -> dict[str, float]:
@@ -98,12 +107,12 @@ def filter_files(
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
         rules = filter_rules(job.settings, bitext.languages, job.exclude)
-        batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
-        if again := [name for name in job.limits if name in HASHES]:
-            batches = mark_duplicates(batches, again)
+        batches = stack.enter_context(closing(_judged(bitext, rules, job, kind == bitext.kind, on_progress)))
+        again = [name for name in job.limits if name in HASHES]
+        every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
         found = Filtered()
-        kept = _kept(batches, found, rejects)
+        kept = _kept(every, found, rejects)
         changed = write_chunks(outputs, _written(kept, bitext.languages, kind))
         if job.report is not None:
             made = {"files": list(map(str, outputs)), "format": kind}
@@ -147,25 +156,76 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
 
 
 def _judged(
-    bitext: Bitext, rules: PairRules, as_read: bool, on_progress: Callable[[int], object]
-) -> Iterator[Judged]:
-    """All pairs in batches.
+    bitext: Bitext, rules: PairRules, job: FilterJob, as_read: bool, on_progress: Callable[[int], object]
+) -> Generator[Judged]:
+    """All pairs in batches, in order.
 
     Args:
         as_read: The lines are what is written, where the format has lines.
     """
     done = 0
+    batches = _batches(bitext, as_read)
+    first = batches if job.workers == 1 else islice(batches, _ALONE)
+    alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
+    with closing(_beside(batches, job, bitext.languages)) as others:
+        for records, (sources, targets, _), codes in chain(alone, others):
+            yield Judged(records, sources, targets, codes)
+            done += len(records)
+            on_progress(done)
+    if not done:
+        raise MexmaError("there are no pairs in the input", "each line must be: source TAB target")
+
+
+def _batches(bitext: Bitext, as_read: bool) -> Iterator[tuple[list[str | Pair], Columns]]:
     while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
             [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
         )
         scores = [getattr(pair, "score", np.nan) for _, pair in batch]
         records = [pair if line is None or not as_read else line for line, pair in batch]
-        yield Judged(records, sources, targets, rules.codes(sources, targets, scores))
-        done += len(batch)
-        on_progress(done)
-    if not done:
-        raise MexmaError("there are no pairs in the input", "each line must be: source TAB target")
+        yield records, (sources, targets, scores)
+
+
+def _beside(
+    batches: Iterator[tuple[list[str | Pair], Columns]], job: FilterJob, spoken: tuple[str, str]
+) -> Generator[tuple[list[str | Pair], Columns, np.ndarray]]:
+    """Batches in their order, with the codes of their pairs, which several processes find."""
+    first = next(batches, None)
+    if first is None:
+        return
+    with worker_pool(job.workers, _start, job.settings, spoken, job.exclude) as pool:
+        waiting: deque[tuple[list[str | Pair], Columns, Future[np.ndarray]]] = deque()
+        for records, columns in chain([first], batches):
+            waiting.append((records, columns, pool.submit(_codes, columns)))
+            if len(waiting) > 2 * job.workers:
+                yield _ended(*waiting.popleft())
+        while waiting:
+            yield _ended(*waiting.popleft())
+
+
+def _ended(
+    records: list[str | Pair], columns: Columns, future: Future[np.ndarray]
+) -> tuple[list[str | Pair], Columns, np.ndarray]:
+    return records, columns, result(future, "filter")
+
+
+_here: PairRules
+"""The rules in a process of the pool."""
+_stopped: Callable[[], None]
+
+
+def _start(
+    stopped: Callable[[], None], settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path]
+) -> None:
+    global _here, _stopped
+    log.setLevel(logging.ERROR)  # the first process has said it
+    _here, _stopped = filter_rules(settings, spoken, exclude), stopped
+
+
+def _codes(columns: Columns) -> np.ndarray:
+    """In a process of the pool: the rules that pairs break."""
+    _stopped()
+    return _here.codes(*columns)
 
 
 def _kept(
