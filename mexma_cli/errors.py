@@ -16,7 +16,7 @@ _WORD = 60
 """Characters that a word of a long message keeps, at least: names stay recognisable."""
 
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal obeys or reorders, but tabs and line breaks."""
+"""Characters that a terminal obeys or that reorder others, but tabs and line breaks."""
 
 _NO_MEMORY = re.compile(
     r"out of memory|bad_?alloc|(?:n[o']t|unable to|fail\w*(?: to)?) (?:alloc|map segment)|os error 12\b"
@@ -57,7 +57,7 @@ class MexmaError(Exception):
 
 
 def as_ours(error: BaseException) -> MexmaError:
-    """What is to be said of any exception: of the system's and of libraries' with the file, if it is known.
+    """Turn any exception into a `MexmaError`: those of the system and of libraries with the file, if known.
 
     An exception that nobody foresaw is a defect of this program, and says where it is.
     """
@@ -133,7 +133,7 @@ class NoteFormatter(logging.Formatter):
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """What is printed of an exception: a line, and one with a hint if there is any."""
+    """The lines that are printed of an exception: its message, and a hint if there is any."""
     ours = as_ours(error)
     lines = [f"error: {in_a_line(ours.message)}", *([f"hint: {ours.hint}"] if ours.hint else [])]
     return [short for line in lines for short in printable(line).split("\n")]
@@ -148,7 +148,7 @@ def visible(text: str) -> str:
 
 
 def in_a_line(text: object) -> str:
-    """The same, with line breaks visible, too: for what is part of a message, or a cell of a table."""
+    """As `visible`, with line breaks visible, too: for what is part of a message, or a cell of a table."""
     return visible(str(text)).replace("\n", "\\n")
 
 

@@ -48,7 +48,7 @@ _INSIDE = (
     r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin|chunks(?:/.*)?"
     rf"|document-pairs\.npy(?:\.partial(?:/{WORK}|/document-pairs\.npy)?)?"
 )
-"""What lies in workplaces beside the output that is to be; most of it is of `store.journal` and `split`."""
+"""Names of the files in workplaces beside an output that is being made, for `store.journal` and `split`."""
 OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
 """Files that file managers and NFS put beside any file."""
 Names = Collection[str] | re.Pattern[str]
@@ -154,7 +154,7 @@ def in_work(final: Path) -> Path:
 
 @dataclass
 class _Together:
-    """What is made in a block of `together`: the workplaces that wait for its end, and what is in them."""
+    """The outputs of a block of `together`: the workplaces that wait for its end, and what is in them."""
 
     stack: ExitStack
     folders: set[Path] = field(default_factory=set)
@@ -414,7 +414,7 @@ class Sealed(BaseModel):
     """Of all that it says otherwise, see `sealed`; empty in one that an earlier version wrote."""
 
     def sealed(self) -> Self:
-        """The same with its `checksum`."""
+        """The content with its `checksum`."""
         said = self.model_dump(mode="json", exclude={"checksum"})
         return self.model_copy(update={"checksum": fingerprint(said)})
 

@@ -19,7 +19,7 @@ _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]
 
 _LOCALE = re.compile(r"([A-Za-z_-]+)(?:\.[\w-]+)?(?:@(\w+))?")
 _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
-"""What may stand behind `@` in the name of a locale, and is a script."""
+"""Scripts that may stand behind `@` in the name of a locale."""
 _SEVERAL = {
     **dict.fromkeys(("sh", "hbs"), ("bos_Latn", "hrv_Latn", "srp_Cyrl", "srp_Latn")),
     **dict.fromkeys(("bh", "bih"), ("bho_Deva", "mag_Deva", "mai_Deva")),

@@ -44,7 +44,7 @@ class SectionedCommand(click.Command):
         return super().invoke(ctx)
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """What the help says of each option, by section."""
+        """The help of each option, by section."""
         found: dict[str, list[tuple[str, str]]] = {"Options": []}
         for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):

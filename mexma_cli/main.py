@@ -342,7 +342,7 @@ class _LogFile(logging.FileHandler):
 
 
 def _standard_files() -> Iterator[os.stat_result]:
-    """What stdin and stdout are, where they are open."""
+    """The files that stdin and stdout are, where they are open."""
     for number in (0, 1):
         with suppress(OSError):
             yield os.fstat(number)

@@ -35,7 +35,7 @@ def document_vector(vectors: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def sentence_weights(lengths: np.ndarray) -> np.ndarray:
-    """What each sentence counts in its document, float64 [n]: the root of its length; together 1."""
+    """The weight of each sentence in its document, float64 [n]: the root of its length; together 1."""
     roots = np.sqrt(lengths)
     return np.asarray(roots / max(roots.sum(), 1e-9))
 

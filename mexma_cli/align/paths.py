@@ -62,7 +62,7 @@ class RunsBefore(NamedTuple):
     lengths: np.ndarray
 
     def backwards(self) -> RunsBefore:
-        """Those of the document in reverse order."""
+        """The paths of the document in reverse order."""
         parts = (
             np.stack([np.roll(own[::-1], size) for size, own in enumerate(part, 1)])
             for part in (self.scales, self.lengths)

@@ -1,4 +1,4 @@
-"""What a shell offers for an option or argument that is more than a path: `mini`, recipes, language codes."""
+"""Shell completion of options and arguments that are no plain paths: `mini`, recipes, language codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `mexma eval` share: `@evaluation`, the options that come with it, and the session."""
+"""Shared by the commands of `mexma eval`: `@evaluation`, the options that come with it, and the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands check before they begin, how they open their inputs, and their progress bars."""
+"""Checks that commands make before they begin, how they open their inputs, and their progress bars."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Call
 
 
 def summary_of(store: EmbeddingStore) -> dict[str, Any]:
-    """What --json says of a store that was made."""
+    """The facts about a new store that --json prints."""
     manifest = store.manifest
     counts = ("rows", "dim", "dtype", "language", "encoder", "truncated", "empty", "duplicates")
     return {"store": str(store.path)} | {name: getattr(manifest, name) for name in counts}

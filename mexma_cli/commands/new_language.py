@@ -51,7 +51,7 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
 
 
 def _lines(found: Worth, code: str, run: Path) -> list[str]:
-    """What is known of the encoder, and how it is used."""
+    """The lines to print: how good the encoder is, and a command that uses it."""
     lines = []
     if found.xsim_error is not None:
         lines.append(f"dev xsim error  {found.xsim_error:.2f}%, {found.pairs:,} pairs")

@@ -24,7 +24,7 @@ DELAY_SECONDS = 0.3
 
 
 class _Lines:
-    """What a bar is written to where there is no terminal."""
+    """A stream for a progress bar where there is no terminal: a line of it is logged now and then."""
 
     def __init__(self) -> None:
         self._told = time.monotonic()

@@ -76,7 +76,7 @@ def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _instead(path: Path) -> str:
-    """What to name in the place of a path that is no run."""
+    """A hint for a path that is no run: what to name in its place."""
     from mexma_cli.errors import MexmaError
     from mexma_cli.reporting.curves import LOG
     from mexma_cli.reporting.result import Result

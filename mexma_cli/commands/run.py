@@ -179,7 +179,7 @@ def _lines(typed: str | None) -> dict[str, int]:
 
 
 def _bars(stack: ExitStack) -> Any:
-    """What a run calls when a unit begins or ends: a bar for each stage, one below the other."""
+    """A progress bar for each stage; the run calls the result whenever a unit begins or ends."""
     bars: dict[str, Any] = {}
 
     def report_progress(now: Progress) -> None:

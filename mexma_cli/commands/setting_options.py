@@ -82,7 +82,7 @@ class _SettingOption(SectionOption):
 
     @functools.cached_property
     def help(self) -> str:  # type: ignore[override]
-        """What the string below the field says."""
+        """The string below the field, and what stands for no value."""
         unset = f"  [default: {self._unset}]" if self._unset else ""
         return explanation(*self._of) + unset
 

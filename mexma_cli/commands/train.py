@@ -189,7 +189,7 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
 
 
 class _Screen:
-    """What is seen of a training: a bar for each phase, and a line that stays for each dev score."""
+    """The display of a training: a bar for each phase, and a line that stays for each dev score."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes

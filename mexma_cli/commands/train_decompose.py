@@ -1,4 +1,4 @@
-"""What `mexma train` does with a recipe of `kind: decompose`."""
+"""`mexma train` with a recipe of `kind: decompose`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `mexma tune` prints: lines and tables for people, JSON for programs."""
+"""The output of `mexma tune`: lines and tables for people, JSON for programs."""
 
 from __future__ import annotations
 

@@ -480,7 +480,7 @@ class SentenceEncoder:
             return self.modules(pooled).cpu().numpy()
 
     def finish(self, pooled: np.ndarray) -> np.ndarray:
-        """What the modules make of pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
+        """Apply the modules to pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
         if not self._modules:
             return pooled
         import torch

@@ -151,7 +151,7 @@ def measure(
 def _held_out(
     data: MiningSet, found: Labelled, rows: Sequence[dict[str, Any]]
 ) -> tuple[Threshold | None, str | None]:
-    """What a threshold gives on a set that it was not tuned on, and the split that it was tuned on."""
+    """Precision, recall and count at a threshold from another split, and the name of that split."""
     same = {row["split"]: row for row in rows if row["pair"] == data.pair}
     if len(same) == 1:
         halves = held_out(found) if len(found.scores) else None

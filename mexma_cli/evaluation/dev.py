@@ -62,7 +62,7 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
 
 
 def _mean_cosine(vectors: np.ndarray) -> float:
-    """Of each row with each other one; 0 where there is one row."""
+    """Mean cosine of each row with each other one; 0 where there is one row."""
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
     count, own = len(units), float(np.square(units).sum())
     whole = float(np.square(units.sum(axis=0, dtype=np.float64)).sum())

@@ -103,7 +103,7 @@ class Embedder:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Those that the encoder knows; () where that is not known."""
+        """Languages that the encoder knows; () where that is not stated."""
         return self.encoder.languages
 
     def describe(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def taken(texts: Mapping[str, _T], embed: Embedder) -> dict[str, _T]:
-    """What is to be measured, by language, without the languages that the encoder has no token for.
+    """The texts to measure, by language, without the languages that the encoder has no token for.
 
     A warning names those that are left out.
 

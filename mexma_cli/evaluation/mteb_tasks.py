@@ -82,7 +82,7 @@ GROUPS: dict[int, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What --tasks means.
+    """The tasks that --tasks names.
 
     Attributes:
         tasks: In order, each once.

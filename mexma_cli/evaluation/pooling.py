@@ -30,7 +30,7 @@ Numbers = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class PoolingData:
-    """What both are measured on: xsim and xsim++ where there are texts, STS where there are sets."""
+    """The data on which poolings are measured: texts for xsim and xsim++, or sets for STS, or both."""
 
     aligned: AlignedTexts | None
     hard: Augmented | None

@@ -151,7 +151,7 @@ def best_penalty(data: Features, kfold: int, penalties: Sequence[float], on_fit:
 
 
 def _f1(found: np.ndarray, classes: np.ndarray) -> float:
-    """Of class 1, in percent."""
+    """F1 of class 1, in percent."""
     both = float(np.sum((found == 1) & (classes == 1)))
     either = float(np.sum(found == 1) + np.sum(classes == 1))
     return 200 * both / either if either else 0.0

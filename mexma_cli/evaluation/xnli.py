@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOKENS_PER_BATCH = 8192
 CLIP = 1.0
 SMALLEST_SCALE = 1e-4
-"""Of the loss in float16: below it, every gradient overflows."""
+"""The smallest scale of the loss in float16: below it, every gradient overflows."""
 TEST_PAIRS, LANGUAGES = 5010, 15
 """XNLI's test set has as many pairs in each of its languages."""
 TRAIN_PAIRS = 392_702

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class XsimResult:
-    """What n rows found on the other side by margin.
+    """The rows that n rows found on the other side by margin.
 
     Attributes:
         errors: Rows that did not find the sentence which they look for, in whichever row that stands.
@@ -57,7 +57,7 @@ class XsimResult:
         return 100.0 * self.index_errors / self.total
 
     def row(self, language: str, score: str) -> dict[str, Any]:
-        """Of a `Result`, with the error rate under the score's name."""
+        """A row of a `Result`, with the error rate under the score's name."""
         counts = {"sentences": self.total, "errors": self.errors}
         return {"language": language, "name": name(language)} | counts | {score: self.error_rate}
 

@@ -50,7 +50,7 @@ class LocalExecutor:
         self._todo.put(todo)
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """What has ended; waits so long for something to end."""
+        """The units that have ended; waits so long for one to end."""
         try:
             found = [self._ended.get(timeout=seconds)]
         except queue.Empty:

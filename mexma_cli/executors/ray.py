@@ -58,7 +58,7 @@ class RayExecutor:
         self._work[given_back] = todo, actor
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """What has ended; waits so long for something to end."""
+        """The units that have ended; waits so long for one to end."""
         ready, _ = self._ray.wait(list(self._work), timeout=seconds)
         found = []
         for given_back in ready:

@@ -158,7 +158,7 @@ def exponentials(_: Any, x: Any, i: Any, size: Any, norm: Any, out: Any) -> Any:
 
 
 def _written(write: Callable[[_Code], Any]) -> Callable[..., Any]:
-    """What Numba calls to have the code of an intrinsic written, whose result is None or a value."""
+    """The function by which Numba has the code of an intrinsic written, whose result is None or a value."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         found = write(_Code(context, builder, signature.args, arguments))

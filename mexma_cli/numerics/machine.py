@@ -1,4 +1,4 @@
-"""What a processor is called, and where a user's caches are; without torch and Numba."""
+"""The name of the processor, and where a user's caches are; without torch and Numba."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processor_name() -> str:
-    """As its maker calls it, or else the kind of machine."""
+    """The processor's name, as its maker has it, or else the kind of machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

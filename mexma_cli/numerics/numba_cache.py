@@ -134,7 +134,7 @@ class _Kept(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Locator:
-    """What Numba asks of a cache's folder, for one function."""
+    """The interface that Numba asks for of a cache's folder, for one function."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -11,7 +11,7 @@ _device = "auto"
 
 
 def default_device() -> str:
-    """What `auto` stands for: the name that `computing_on` was given, or `auto` itself."""
+    """The device that `auto` stands for: the name that `computing_on` was given, or `auto` itself."""
     return _device
 
 

@@ -1,4 +1,4 @@
-"""What an objective is to the trainer."""
+"""The interface between an objective and the trainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mexma_cli.store.pairs import ExtraColumn
 
 @dataclass(frozen=True)
 class Start:
-    """What an objective is built on.
+    """Everything that an objective is built on.
 
     Attributes:
         encoder: The encoder that is trained.

@@ -34,7 +34,7 @@ class VectorPairs:
     target_language: torch.Tensor
 
     def to(self, device: torch.device) -> VectorPairs:
-        """The same pairs on another device."""
+        """A copy of these pairs on another device."""
         parts = (self.source, self.target, self.source_language, self.target_language)
         return VectorPairs(*(part.to(device, non_blocking=True) for part in parts))
 
@@ -49,7 +49,7 @@ class VectorParts:
     target_language: torch.Tensor
 
     def rows(self, chosen: slice) -> VectorParts:
-        """The same of some of the pairs."""
+        """The vectors and languages of some of the pairs."""
         parts = (self.source_meaning, self.target_meaning, self.source_language, self.target_language)
         return VectorParts(*(part[chosen] for part in parts))
 

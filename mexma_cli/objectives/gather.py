@@ -1,4 +1,4 @@
-"""What losses need from the other processes of a training run, with gradients that come out right.
+"""Rows and sums of the other processes of a training run for losses, with gradients that come out right.
 
 The rule for every loss term: what is trained is the **mean over processes** of the terms that they
 return. Data-parallel training (DDP, and FSDP's reduce-scatter) divides the sum of the processes'

@@ -25,7 +25,7 @@ class Masking:
 
 @dataclass(frozen=True)
 class MaskedSequences:
-    """What is masked: N sequences of T tokens in all.
+    """The masked sequences of a batch: N sequences of T tokens in all.
 
     Attributes:
         ids: The tokens of each.

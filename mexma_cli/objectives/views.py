@@ -123,7 +123,7 @@ class PairViews:
     def negatives(
         self, sentences: torch.Tensor, gather: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What a contrastive loss needs: both sides of the pairs, and which of them are no negatives.
+        """The inputs of a contrastive loss: both sides of the pairs, and which of them are no negatives.
 
         Args:
             sentences: [C, dim], vectors of the clean sentences.
@@ -163,7 +163,7 @@ class PairViews:
         return clean, masked
 
     def to(self, device: torch.device) -> Self:
-        """The same views on another device."""
+        """A copy of these views on another device."""
         moved: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)

@@ -16,7 +16,7 @@ FORMATS = (*plot.FORMATS, ".html")
 MANY = 80
 """A curve with so many points or more is drawn smoothed, over a pale line of the points."""
 FEW = 30
-"""Of a curve with so many points or fewer, each is marked."""
+"""Curves with at most so many points have a mark at each."""
 PEAKS = ("learning_rate", "tokens_per_second")
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)))
 """A run's, with its colour: lines are told apart in grey, too."""

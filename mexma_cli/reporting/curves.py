@@ -1,4 +1,4 @@
-"""What a training run wrote down, as curves: a loss, a rate or a score by step, phase by phase."""
+"""The log of a training run as curves: a loss, a rate or a score by step, phase by phase."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _seen_from(page: Path, results: Sequence[Result]) -> list[Result]:
 
 
 def content(results: Sequence[Result], headings: Headings) -> dict[str, Any]:
-    """What the template shows: a section for each task on the same data."""
+    """The content of the template: a section for each task on the same data."""
     results = _told_apart(results)
     by_key: dict[str, list[Result]] = {}
     for result in results:
@@ -118,7 +118,7 @@ def _encoders(results: Sequence[Result]) -> list[list[str]]:
 
 
 def _section(group: Sequence[Result], headings: Headings) -> dict[str, Any]:
-    """What is shown of results of one task on the same data."""
+    """The section for the results of one task on the same data."""
     first = group[0]
     heading = headings.get(first.task, Heading(first.task, "", ""))
     better = f"{'lower' if heading.lower_is_better else 'higher'} is better"

@@ -21,7 +21,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn: a dot for every value. Lines that have one value have it written at their end."""
+    """The content of a chart: a dot for every value. Lines with one value have it written at their end."""
 
     title: str
     lines: Sequence[str]

@@ -23,7 +23,7 @@ INK, GREY, PALE = "#1d2126", "#b8b8b8", "#e6e6e6"
 """For lines across a picture, for what is not meant, and for the grid."""
 _DARK = dict(zip(COLOURS, ("#4aa8e0", "#f2894a", "#2fc79b", "#e39cc4", "#e6b34a", "#8fd0f5"), strict=False))
 _DARK |= {"#ffffff": "#1e2129", "#000000": "#e4e6ea", INK: "#e4e6ea", GREY: "#6b737c", PALE: "#3a4048"}
-"""What the colours become on a dark screen."""
+"""Each colour, and its replacement on a dark screen."""
 
 
 def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:

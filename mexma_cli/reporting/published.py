@@ -1,4 +1,4 @@
-"""What the papers report, to stand beside what was measured here."""
+"""Published numbers of the papers, to stand beside those that were measured here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _table() -> dict[str, list[PublishedRow]]:
 
 
 def rows(task: str) -> list[PublishedRow]:
-    """What is published for a benchmark of published.tsv, in the file's order; nothing for an unknown one.
+    """Published numbers for a benchmark of published.tsv, in the file's order; nothing for an unknown one.
 
     The file has a line for each number: benchmark, encoder, score, value, source.
     """
@@ -49,7 +49,7 @@ def papers(task: str) -> list[str]:
 
 
 def published_scores(result: Result) -> list[PublishedRow]:
-    """What is published of a result's scores. A score that is a mean of published rows (`cosine f1` of
+    """Published numbers for a result's scores. A score that is a mean of published rows (`cosine f1` of
     `cosine f1 fra-eng` and others) counts only if all these rows have been measured here too."""
     here = {str(next(iter(row.values()))) for row in result.rows}
     found = []

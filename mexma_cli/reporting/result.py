@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Heading:
-    """What is said of an evaluation: on the page of results, and in the table of docs/evaluation.md."""
+    """The description of an evaluation: on the page of results, and in the table of docs/evaluation.md."""
 
     title: str
     numbers: str
-    """What the numbers are, and in which unit."""
+    """The kind of numbers, and their unit."""
     needs: str
     """The data that it needs."""
     lower_is_better: bool = False
@@ -43,7 +43,7 @@ class Result:
     """The numbers that the scores are means of: a row for each language, pair or data set, all with the same
     keys. The first keys, whose values are strings, name the row. None: not measured."""
     benchmark: str | None = None
-    """What published.tsv calls the same task on the same data; None: nothing is published."""
+    """The name of the same task on the same data in published.tsv; None: nothing is published."""
     made: dict[str, str] | None = None
     """When and with what: `date` (UTC), `mexma` (its version), `processor`. None: an older file."""
 

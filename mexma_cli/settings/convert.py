@@ -11,7 +11,7 @@ from mexma_cli.settings.section import Option, Section
 
 
 class ConvertSettings(Section):
-    """What the numbers in a file of vectors are."""
+    """Settings of `mexma convert`: the shape and type of raw vectors."""
 
     dim: Annotated[int | None, Option(metavar="N")] = Field(default=None, ge=1)
     """Dimension of a raw file (LASER: 1024)."""

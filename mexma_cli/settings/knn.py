@@ -49,7 +49,7 @@ class SearchSettings(Section):
 
 
 class KnnSettings(SearchSettings):
-    """What `mexma knn` keeps."""
+    """Settings of `mexma knn`: those of the search, and how many neighbours are kept."""
 
     k: Annotated[int, Option("Options", "N", ("-k", "--neighbourhood"))] = Field(default=16, ge=1)
     """Neighbours to keep for each sentence."""

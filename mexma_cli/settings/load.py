@@ -28,7 +28,7 @@ _DOES: dict[type[Section], tuple[str, str]] = {
     DecomposeRecipe: ("trains on stored vectors (kind: decompose), not on text", "train"),
     CorpusRecipe: ("mines a corpus (kind: corpus), it trains nothing", "run"),
 }
-"""What a recipe does, for whoever wanted one of another kind, and the command that runs it."""
+"""For each kind of recipe: what it does, in words for an error message, and the command that runs it."""
 
 
 def shipped() -> dict[str, Path]:
@@ -69,12 +69,12 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusRecipe:
-    """As `load`, a recipe of `kind: corpus`."""
+    """Read a recipe of `kind: corpus`; arguments and errors are those of `load`."""
     return _of_kind(CorpusRecipe, source, _load(source, overrides))
 
 
 def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:
-    """As `load`, whatever is trained: by the recipe's `kind`; without that key it is a `Recipe`."""
+    """Read a recipe that trains something, by its `kind`; without that key it is a `Recipe`. See `load`."""
     recipe = _load(source, overrides)
     return recipe if isinstance(recipe, DecomposeRecipe) else _of_kind(Recipe, source, recipe)
 

@@ -1,4 +1,4 @@
-"""What is wrong in a recipe, key by key and in plain words."""
+"""Mistakes in a recipe, explained key by key in plain words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYNONYMS = {
     "lr": ("learning_rate",),
     "max_length": ("max_tokens",),
 }
-"""What other programs call a key -> what it is called here."""
+"""The name of a key in other programs -> its name here."""
 
 _SAID = 20
 """So many mistakes are named."""
@@ -60,7 +60,7 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
 
 
 def _line(problem: Mapping[str, Any], phases: list[Any]) -> str:
-    """What is wrong with one key."""
+    """One mistake: a key, and what is wrong with its value."""
     where = ".".join(_readable(problem["loc"], phases)) or "recipe"
     if problem["type"] == "extra_forbidden":
         return f"unknown key `{where}`"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from mexma_cli.settings.section import Option, Section
 
 IdentifierName = Literal["py3langid", "heliport", "none"]
-"""What `text.identify` has."""
+"""Names of the language identifiers in `text.identify`."""
 
 
 class RuleSettings(Section):

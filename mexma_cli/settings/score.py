@@ -9,7 +9,7 @@ from pydantic import Field
 from mexma_cli.settings.section import Option, Section
 
 MarginName = Literal["ratio", "distance", "absolute"]
-"""What `mining.margin.MARGINS` has."""
+"""Names of the margins in `mining.margin.MARGINS`."""
 
 SCORING = "Scoring options"
 

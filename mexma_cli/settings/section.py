@@ -1,4 +1,4 @@
-"""What all models of settings have in common, and how a field becomes an option of a command."""
+"""The base class of all models of settings, and how a field becomes an option of a command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Folder = Annotated[str, AfterValidator(_in_utf8)]
 """A folder in which a tokeniser is saved."""
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""What a run is called; files and folders have the name in theirs."""
+"""The name of a run, which its files and folders have in theirs."""
 
 Score = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_a_number)]
 """A number that scores are compared with; it may be infinite."""
@@ -109,7 +109,7 @@ class Section(BaseModel):
         return self.model_copy(update=changes)
 
     def to_yaml(self) -> str:
-        """As the file in which it may stand; a whole recipe is kept so beside its output."""
+        """The settings as YAML; a whole recipe is kept so beside its output."""
         import yaml
 
         raw = self.model_dump(mode="json", by_alias=True)
@@ -124,7 +124,7 @@ def kinds_of(annotation: Any) -> dict[str, type[Section]]:
 
 
 def in_words(wrong: Mapping[str, Any]) -> str:
-    """What is wrong with a value, from pydantic's description, and the value if it is short."""
+    """Pydantic's description of a wrong value in our words, with the value if it is short."""
     kind, given = wrong["type"], wrong["input"]
     said = _TYPES.get(kind, "").format(**wrong.get("ctx", {}))
     said = said or wrong["msg"].removeprefix("Value error, ").removeprefix("Input ")

@@ -59,7 +59,7 @@ class AlignmentJournal:
         return self._journal.begun
 
     def pairs(self) -> np.ndarray | None:
-        """What `keep_pairs` was given, if it was.
+        """The pairs that `keep_pairs` was given, if it was.
 
         Raises:
             MexmaError: The file is damaged.

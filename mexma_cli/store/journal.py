@@ -42,7 +42,7 @@ _FINISHED = "found.keys"
 
 
 class Entry(Sealed):
-    """What ``progress.json`` says."""
+    """The content of ``progress.json``."""
 
     format_version: int = FORMAT_VERSION
     search: dict[str, Any]
@@ -58,7 +58,7 @@ class Entry(Sealed):
 
 
 class Begun(Protocol):
-    """What is kept in a folder while a command runs."""
+    """A resumable journal in a folder, kept while a command runs."""
 
     @property
     def begun(self) -> bool:
@@ -70,7 +70,7 @@ Kept = TypeVar("Kept", bound=Begun)
 
 @contextmanager
 def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
-    """What a run keeps in the workplace of an output, which is held; it stays if the block does not end well.
+    """Open a resumable journal next to an output; it is deleted on success, and stays on an error.
 
     None for stdout and devices.
 

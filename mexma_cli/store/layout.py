@@ -28,15 +28,15 @@ from mexma_cli.text.names import OTHER_FORMATS
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
 AGAIN = "embed the text again with --overwrite, or fetch the whole file"
-"""What to do about a damaged store."""
+"""The hint for a damaged store."""
 _NAMES = re.compile(r"vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|manifest\.json")
 """A store's files."""
 _UNFINISHED = re.compile(_NAMES.pattern + rf"|manifest\.json\.partial(?:/{WORK}|/manifest\.json)?")
-"""Those of one that is being made."""
+"""Names of the files of a store that is being made."""
 
 
 class Frozen(BaseModel):
-    """What a file of JSON says; unknown keys are refused."""
+    """The content of a file of JSON; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,18 +138,18 @@ class Source(Frozen):
 
 
 class EmbeddingManifest(Frozen):
-    """What ``manifest.json`` says; the rows are those of the sources one after the other."""
+    """The content of ``manifest.json``; the rows are those of the sources one after the other."""
 
     kind: Literal["embeddings"] = "embeddings"
     format_version: int = FORMAT_VERSION
     encoder: str
     fingerprint: str
-    """Of the encoder's weights, tokeniser and pooling: stores of different encoders do not mix."""
+    """Checksum of the encoder's weights, tokeniser and pooling: stores of different encoders do not mix."""
     pooling: str
     dim: PositiveInt
     dtype: StoreType
     precision: str
-    """What the encoder computed in."""
+    """The precision in which the encoder computed."""
     normalised: bool
     """Whether the vectors have length 1."""
     language: str
@@ -225,7 +225,7 @@ class EmbeddingSettings(Frozen):
 
 
 class UnfinishedStore(Frozen):
-    """What ``progress.json`` says: the settings, and the shards that are whole."""
+    """The content of ``progress.json``: the settings, and the shards that are whole."""
 
     format_version: int = FORMAT_VERSION
     settings: EmbeddingSettings

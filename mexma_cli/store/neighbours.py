@@ -73,7 +73,7 @@ class SearchedStore(Frozen):
 
 
 class NeighbourManifest(Frozen):
-    """What ``manifest.json`` says."""
+    """The content of ``manifest.json``."""
 
     kind: Literal["neighbours"] = "neighbours"
     format_version: int = FORMAT_VERSION

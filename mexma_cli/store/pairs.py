@@ -47,8 +47,8 @@ FORMAT_VERSION = 1
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = ("source", "target")
 ExtraColumn = Literal["negatives", "teacher"]
-"""What may be beside a pair: hard negatives, which look like the target and are no translation; and the
-target in the tokens of a teacher with another tokeniser."""
+"""The extra columns that a pair may have: hard negatives, which look like the target and are no translation;
+and the target in the tokens of a teacher with another tokeniser."""
 _FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(ExtraColumn)) for what in ("ids", "offsets")}
 _OFFSET = "int64"
 _BLOCK = 1 << 20
@@ -67,17 +67,17 @@ class ExtraSentences(Frozen):
 
     @property
     def dtype(self) -> Literal["uint16", "uint32"]:
-        """Of the ids."""
+        """Type of the ids."""
         return "uint16" if self.vocabulary <= 1 << 16 else "uint32"
 
 
 class TokenisedPairsManifest(Frozen):
-    """What ``manifest.json`` says."""
+    """The content of ``manifest.json``."""
 
     kind: Literal["bitext"] = "bitext"
     format_version: int = FORMAT_VERSION
     name: str
-    """Of the corpus in the recipe."""
+    """Name of the corpus in the recipe."""
     source_language: str
     target_language: str
     pairs: NonNegativeInt
@@ -86,7 +86,7 @@ class TokenisedPairsManifest(Frozen):
     dtype: Literal["uint16", "uint32"]
     vocabulary: PositiveInt
     beside: dict[ExtraColumn, ExtraSentences] = Field(default_factory=dict)
-    """What is there beside the sides."""
+    """The extra columns that there are."""
     tokenizer_fingerprint: str
     max_tokens: PositiveInt
     """Longest sentence with <s> and </s>."""

@@ -48,7 +48,7 @@ _NAME = re.compile(r"step-(\d{8})$")
 
 
 class CheckpointManifest(Sealed):
-    """What ``checkpoint.json`` says."""
+    """The content of ``checkpoint.json``."""
 
     format_version: int = FORMAT_VERSION
     step: NonNegativeInt

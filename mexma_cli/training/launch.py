@@ -94,5 +94,5 @@ def launch(
 
 
 def _left_by(failure: ProcessFailure) -> dict[str, Any] | None:
-    """What a process left by `leave_error`."""
+    """The error that a process left by `leave_error`, if there is one."""
     return failure.error_file_data if "hint" in failure.error_file_data else None

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Log(Protocol):
-    """What takes the records of a run."""
+    """A logger: it takes the records of a run."""
 
     def write(self, record: dict[str, Any]) -> None:
         """Take the record of a step."""

@@ -16,7 +16,7 @@ from mexma_cli.settings.training import TrainerSettings
 DECAYED = 16
 """Steps between two decays of the rows of tables."""
 _ADAM, _ROWS = {"step", "exp_avg", "exp_avg_sq"}, {"steps", "kept", "aged", "squares"}
-"""What torch's Adam, and `RowAdam`, keep of a parameter."""
+"""Names of the values that torch's Adam and `RowAdam` keep for each parameter."""
 START = 0.1
 """The warm-up begins at this share of the rate (authors' code: LinearLR from 0.1)."""
 

@@ -32,7 +32,7 @@ class SampledPairs:
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
 
     def beside(self, part: ExtraColumn, start: int, count: int) -> list[list[np.ndarray]]:
-        """What the same pairs have beside their sentences, as `TokenisedPairs.beside`."""
+        """The extra columns of the same pairs, as `TokenisedPairs.beside` gives them."""
         return [self._stores[store].beside(part, row) for store, row in self._places(start, count)]
 
     def languages(self, start: int, count: int) -> np.ndarray:
@@ -40,7 +40,7 @@ class SampledPairs:
         return self._language[self._sampler.pairs(start, count)[0]]
 
     def names(self, start: int, count: int) -> list[str]:
-        """The same pairs by corpus, language and row of its store, such as `tatoeba/spa_Latn:17`."""
+        """Names of the pairs, by corpus, language and row of its store, such as `tatoeba/spa_Latn:17`."""
         found = [(self._stores[store].manifest, row) for store, row in self._places(start, count)]
         return [f"{manifest.name}/{manifest.source_language}:{row}" for manifest, row in found]
 

@@ -42,11 +42,11 @@ DevScore = Callable[[SentenceEncoder], dict[str, float]]
 PATIENCE = 2.0
 """Seconds that a step may take once the run is to stop."""
 SMALLEST_SCALE = 1e-4
-"""Of the loss in fp16. Gradients that overflow even with this scale overflow for another reason."""
+"""The smallest scale of the loss in fp16: gradients that overflow even with it do so for another reason."""
 
 
 def precision_in(settings: TrainerSettings, device: torch.device) -> torch.dtype:
-    """What a recipe's `trainer.precision` is on a device."""
+    """The dtype that a recipe's `trainer.precision` stands for on a device."""
     return pick_precision(SHORT_NAMES.get(settings.precision, settings.precision), device)
 
 

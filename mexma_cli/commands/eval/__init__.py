@@ -27,7 +27,7 @@ def _table() -> dict[str, str]:
 
 
 def headings() -> Mapping[str, Heading]:
-    """What the page of results says of each evaluation, by its name. This imports all commands here."""
+    """The heading of each evaluation on the page of results, by name. This imports all commands here."""
     for name in TABLE:
         importlib.import_module(f"{__name__}.{name}")
     from mexma_cli.commands.eval_options import HEADINGS

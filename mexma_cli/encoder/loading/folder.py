@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 
 
 class Checksums(files.Sealed):
-    """What ``checksums.json`` says."""
+    """The content of ``checksums.json``."""
 
     format_version: int = FORMAT_VERSION
     files: dict[str, str]

@@ -198,7 +198,7 @@ class LaserTokenizer(PieceTokenizer):
         self._ids, self._clean = dictionary, cleaner("eng_Latn")
 
     def hash_into(self, digest: Any) -> None:
-        """As `LazyTokenizer.hash_into`."""
+        """Put everything that decides the ids into a hash; see `LazyTokenizer.hash_into`."""
         super().hash_into(digest)
         digest.update(repr(sorted(self._ids.items())).encode())
 

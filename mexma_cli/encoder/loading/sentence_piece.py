@@ -38,7 +38,7 @@ class PieceTokenizer(LazyTokenizer):
         self.padding, self.max_tokens, self.keeps_end = PADDING, max_tokens, False
 
     def hash_into(self, digest: Any) -> None:
-        """As `LazyTokenizer.hash_into`."""
+        """Put everything that decides the ids into a hash; see `LazyTokenizer.hash_into`."""
         digest.update(self._model)
         digest.update(repr(self.first).encode())
 

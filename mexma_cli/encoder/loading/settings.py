@@ -43,7 +43,7 @@ _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
 @dataclass(frozen=True)
 class FolderSettings:
-    """What an encoder's folder says beside the weights.
+    """The settings in an encoder's folder, beside the weights.
 
     Attributes:
         config: config.json.

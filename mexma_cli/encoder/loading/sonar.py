@@ -29,7 +29,7 @@ _NAMES = (
     ("ffn.output_proj.", "fc2."),
     ("ffn_layer_norm.", "final_layer_norm."),
 )
-"""What fairseq2 and transformers call the same."""
+"""Names of weights in fairseq2, and of the same weights in transformers."""
 _ORDER = {PADDING: 0, UNKNOWN: 1, START: 2, END: 3}
 """Where fairseq2 has the tokens with transformers' ids."""
 _HEAD = 64

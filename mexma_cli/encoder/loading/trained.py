@@ -1,4 +1,4 @@
-"""What an encoder was trained on in each language, and how it does there: `languages.json` in its folder."""
+"""Training pairs and dev errors of an encoder in each language: `languages.json` in its folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT_VERSION = 1
 
 
 class Trained(BaseModel):
-    """What is known of one language."""
+    """Training pairs and dev error of one language."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

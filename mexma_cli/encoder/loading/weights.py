@@ -67,7 +67,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_pickled(path: Path, *known: type) -> Any:
-    """What `torch.save` wrote; code in it is never run.
+    """Read a file of `torch.save`; code in it is never run.
 
     Args:
         known: Classes whose objects may be in it, beside tensors and Python's own.

@@ -19,8 +19,8 @@ Scratch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def scratch_for(spans: np.ndarray, heads: int, dim: int) -> Scratch:
-    """What a thread needs: room for rows of tokens; for keys and values as columns, and the same by heads;
-    for scores and slopes of scores; and a row of factors, which are 1."""
+    """The working memory of a thread: room for rows of tokens; for keys and values as columns, and the same
+    by heads; for scores and slopes of scores; and a row of factors, which are 1."""
     longest, width = -(-int(np.max(spans[:, 1] - spans[:, 0])) // LANES) * LANES, heads * dim
     shapes = (7, longest, width + LANES), (2, width, longest), (2, longest, longest)
     rows, columns, scores = (np.zeros(shape, np.float32) for shape in shapes)

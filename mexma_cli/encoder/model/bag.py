@@ -128,7 +128,7 @@ class Bag:
         return self._norm(f"{_LAYER}.output", state + inner)
 
     def _states(self, ids: np.ndarray, extra: np.ndarray | None, moved: float | np.ndarray = 0) -> np.ndarray:
-        """What the layer gets of tokens, float64 [tokens, width]; `moved` is added to the mean position."""
+        """The layer's input for tokens, float64 [tokens, width]; `moved` is added to the mean position."""
         size = len(self._words)
         states = self._words[np.minimum(ids, size - 1)].astype(np.float64)
         if extra is not None:

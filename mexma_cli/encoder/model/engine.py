@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": relu,
 }
 _ONEDNN = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}
-"""What oneDNN calls them, and its algorithms."""
+"""The activations' names and algorithms in oneDNN."""
 ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 

@@ -8,7 +8,7 @@ from mexma_cli.settings.encoder import Pooling
 
 
 class Family(NamedTuple):
-    """What one family has of its own."""
+    """The differences of one family from the others."""
 
     model: str
     """Its class in transformers."""
@@ -71,7 +71,7 @@ FAMILIES = {
 """By the model type in config.json. An encoder of another family is refused."""
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu")
-"""Those of BERT's family that are computed here, by their names in config.json (`hidden_act`)."""
+"""Activations of BERT's family that are computed here, by their names in config.json (`hidden_act`)."""
 
 FIRST_ONLY = ("cls", "pooler")
 """Poolings that read the first token alone."""
@@ -83,4 +83,4 @@ POOLING_KEYS: dict[Pooling, str] = {
     "weightedmean": "weightedmean_tokens",
     "lasttoken": "lasttoken",
 }
-"""Those of sentence-transformers, and what its config.json calls them behind `pooling_mode_`."""
+"""Poolings of sentence-transformers, and what its config.json calls them behind `pooling_mode_`."""

@@ -34,7 +34,7 @@ class PackedBatch:
         return max(self.lengths)
 
     def to(self, device: torch.device | str) -> PackedBatch:
-        """The same batch on another device."""
+        """A copy of this batch on another device."""
         extra = self.extra_embeddings
         return replace(
             self,

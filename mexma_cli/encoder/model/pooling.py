@@ -1,4 +1,4 @@
-"""What comes after the transformer: pooling, then sentence-transformers' Dense and Normalize."""
+"""The modules after the transformer: pooling, then sentence-transformers' Dense and Normalize."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Normalize(torch.nn.Module):
     """Vectors to unit length."""
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The same directions, float32 [B, dim]."""
+        """Vectors of length 1 in the same directions, float32 [B, dim]."""
         return torch.nn.functional.normalize(vectors, dim=-1)
 
 

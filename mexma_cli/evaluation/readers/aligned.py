@@ -47,7 +47,7 @@ class AlignedFolder:
     folder: Path
     layout: str
     split: str
-    """Of FLORES-200, as it was asked for."""
+    """The split of FLORES-200 that was asked for."""
     files: dict[str, Path]
 
     @property
@@ -204,11 +204,11 @@ def language_list(text: str) -> dict[str, int | None]:
 
 @dataclass(frozen=True)
 class AlignedTexts:
-    """What xsim is measured on: the target's lines, and those of every language, all equally many."""
+    """The texts that xsim is measured on: the lines of the target and of every language, all equally many."""
 
     source: AlignedFolder
     languages: str
-    """As they were asked for: `81`, `90`, a file, codes; `all`."""
+    """The languages as they were asked for: `81`, `90`, a file, codes; `all`."""
     target: str
     lines: list[str]
     texts: dict[str, list[str]]

@@ -1,4 +1,4 @@
-"""What the readers of benchmarks' files share. Their errors name the file and the line."""
+"""Functions that the readers of benchmarks' files share. Their errors name the file and the line."""
 
 from __future__ import annotations
 

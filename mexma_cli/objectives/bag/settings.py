@@ -1,4 +1,4 @@
-"""What a recipe says of a bag of embeddings."""
+"""Settings of a bag of embeddings, the recipe's `objective` section."""
 
 from __future__ import annotations
 

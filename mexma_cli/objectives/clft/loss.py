@@ -42,7 +42,7 @@ class ClftViews(PairViews):
     anchor_rows: torch.Tensor
 
     def to(self, device: torch.device) -> Self:
-        """The same views on another device."""
+        """A copy of these views on another device."""
         return replace(super().to(device), anchors=self.anchors.to(device))
 
 

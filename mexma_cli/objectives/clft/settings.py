@@ -1,4 +1,4 @@
-"""What a recipe says of CLFT."""
+"""Settings of CLFT, the recipe's `objective` section."""
 
 from __future__ import annotations
 

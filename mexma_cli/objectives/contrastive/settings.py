@@ -1,4 +1,4 @@
-"""What a recipe says of translation ranking and TLM."""
+"""Settings of translation ranking and TLM, the recipe's `objective` section."""
 
 from __future__ import annotations
 

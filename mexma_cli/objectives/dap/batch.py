@@ -1,4 +1,4 @@
-"""What DAP's head takes beside the clean sentences."""
+"""The inputs of DAP's head besides the clean sentences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HeadInputs:
     languages: torch.Tensor
 
     def to(self, device: torch.device) -> HeadInputs:
-        """The same on another device."""
+        """A copy on another device."""
         tensors = (self.places, self.chosen, self.backward, self.languages)
         return HeadInputs(self.batch.to(device), *(one.to(device, non_blocking=True) for one in tensors))
 
@@ -90,5 +90,5 @@ class DapViews(PairViews):
         return cls(**clean, head=HeadInputs.of(views, sides, pairs, settings))
 
     def to(self, device: torch.device) -> Self:
-        """The same views on another device."""
+        """A copy of these views on another device."""
         return replace(super().to(device), head=self.head.to(device))

@@ -1,4 +1,4 @@
-"""What a recipe says of DAP."""
+"""Settings of DAP, the recipe's `objective` section."""
 
 from __future__ import annotations
 

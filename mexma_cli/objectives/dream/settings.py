@@ -1,4 +1,4 @@
-"""What a recipe says of DREAM."""
+"""Settings of DREAM, the recipe's `objective` section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe says of MEAT."""
+"""Settings of MEAT, the recipe's `objective` section."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class UnmaskingHead(nn.Module):
         batch: PackedBatch,
         backend: Backend,
     ) -> torch.Tensor:
-        """What the masked tokens' logits are made of.
+        """The states from which the masked tokens' logits are made.
 
         Args:
             hidden: [T, dim] of the masked sentences.

@@ -1,4 +1,4 @@
-"""What a recipe says of MEXMA."""
+"""Settings of MEXMA, the recipe's `objective` section."""
 
 from __future__ import annotations
 

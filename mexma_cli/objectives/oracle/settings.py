@@ -1,4 +1,4 @@
-"""What a recipe says of ORACLE's terms alone."""
+"""Settings of ORACLE's terms alone, the recipe's `objective` section."""
 
 from __future__ import annotations
 

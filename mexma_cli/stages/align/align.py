@@ -71,7 +71,7 @@ class Documents:
         return len(self.source.names), len(self.target.names)
 
     def paired(self, pairs: np.ndarray) -> Documents:
-        """The same documents with other pairs, sorted."""
+        """A copy of these documents with other pairs, sorted."""
         source, target = (count - len(np.unique(pairs[:, side])) for side, count in enumerate(self.counts))
         return replace(self, pairs=pairs, alone=(source, target))
 
@@ -119,12 +119,12 @@ def passing(records: np.ndarray, settings: AlignSettings) -> tuple[np.ndarray, n
 
 @dataclass(frozen=True)
 class AlignCounts:
-    """What was aligned and what is written."""
+    """Numbers of alignments that were found and that are written."""
 
     pairs: int
     """Pairs of documents."""
     empty: tuple[int, int]
-    """Those whose source, or target, has no sentences."""
+    """Documents whose source, or target, has no sentences."""
     kinds: Counter[tuple[int, int]]
     """Alignments by their sentences on both sides; 0: a sentence without a translation."""
     dropped: Counter[str]
@@ -137,7 +137,7 @@ class AlignCounts:
 
     @property
     def written(self) -> int:
-        """Those that were not dropped."""
+        """Alignments that were not dropped."""
         return self.aligned - sum(self.dropped.values())
 
     def sentences(self, side: int) -> tuple[int, int]:

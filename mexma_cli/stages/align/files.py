@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AlignJob:
-    """What is aligned, how, and where to.
+    """A job of aligning: the inputs, the settings and the outputs.
 
     Attributes:
         languages: FLORES-200 codes of source and target.
@@ -157,7 +157,7 @@ def align_files(
 
 @dataclass(frozen=True)
 class AlignRun:
-    """What was aligned, by which encoder, and how long each stage took."""
+    """The alignments that were found, the encoder, and how long each stage took."""
 
     found: Aligned
     encoder: SentenceEncoder
@@ -238,7 +238,7 @@ def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> I
 
 
 def _cleaners(job: AlignJob, documents: Documents) -> tuple[Cleaner, Cleaner]:
-    """What is done to the lines of both sides before they are embedded: as with their stores."""
+    """The normalisation of lines of both sides before they are embedded: as with their stores."""
     stores = [side.store for side in (documents.source, documents.target)]
     if not any(store is not None and store.manifest.clean for store in stores):
         return str, str

@@ -91,7 +91,7 @@ def open_npy(path: Path, dim: int | None = None) -> np.ndarray:
 
 
 def npy_header(rows: int, dim: int, dtype: str) -> bytes:
-    """What stands before `to_raw`'s bytes in a .npy file."""
+    """The header of a .npy file, which stands before `to_raw`'s bytes."""
     header = BytesIO()
     descr = np.dtype(dtype).newbyteorder("<").str
     np.lib.format.write_array_header_1_0(

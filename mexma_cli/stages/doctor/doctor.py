@@ -1,4 +1,4 @@
-"""What this machine and this installation have for mexma, and what would help."""
+"""A report on this machine and this installation, and advice on what would help."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LITTLE_MEMORY, _LITTLE_DISK = 2 << 30, 1 << 30
 
 @dataclass
 class Findings:
-    """What was found.
+    """The findings.
 
     Attributes:
         facts: By section and name, in the order in which they are shown.
@@ -105,7 +105,7 @@ def _processor(advice: list[str]) -> dict[str, Any]:
 
 
 def _instructions() -> list[str]:
-    """Those that make products fast, by their usual names."""
+    """Instructions that make products fast, by their usual names."""
     import torch
 
     cpu = torch.cpu

@@ -105,4 +105,4 @@ WORK = {
     "embedding by a transformer": _embed,
     "training": _train,
 }
-"""What compiles loops, by its name."""
+"""The functions that compile loops, by name."""

@@ -1,4 +1,4 @@
-"""What the stages work on: embedding stores, or texts that are embedded on the way, and with which encoder.
+"""The inputs of the stages: embedding stores, or texts that are embedded on the way, and with which encoder.
 
 Nothing heavy is imported before it is needed: the commands read their choices from here.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CUT_SHARE = 0.1
-"""Of a text's lines: if more are cut, they are hardly sentences."""
+"""Share of a text's lines: if more are cut, they are hardly sentences."""
 
 Progress = Callable[[int, int], None]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""

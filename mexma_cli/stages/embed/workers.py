@@ -178,7 +178,7 @@ def embed_as_rank(
 
 
 class SharedProgress:
-    """What all processes have done, added up in a key-value store that they share; an `EmbedProgress`.
+    """The progress of all processes, added up in a key-value store that they share; an `EmbedProgress`.
 
     Args:
         on_progress: Called in process 0 with the sums, as soon as all processes have begun.

@@ -1,4 +1,4 @@
-"""What a file or folder is, the facts about it, and whether it is whole."""
+"""The kind of a file or folder, the facts about it, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Info:
         return [*self.problems, *(problem for part in self.parts for problem in part.all_problems())]
 
     def checked(self) -> dict[str, str]:
-        """What was found right about it and its parts, by kind; it holds if there are no problems."""
+        """The checks that it and its parts passed, by kind; it holds if there are no problems."""
         own = {self.kind: _CHECKED[self.kind]} if self.kind in _CHECKED else {}
         return own | {kind: right for part in self.parts for kind, right in part.checked().items()}
 
@@ -196,7 +196,7 @@ def _checkpoint(where: Path) -> Info:
 
 
 def _checkpoints(where: Path) -> list[Info]:
-    """Those of a phase: the last ones, and the one with the best score."""
+    """Checkpoints of a phase: the last ones, and the one with the best score."""
     from mexma_cli.training.checkpoint import BEST, found
 
     folder = where / "checkpoints"

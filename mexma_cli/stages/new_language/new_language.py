@@ -65,18 +65,18 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Worth:
-    """What an encoder does on dev text that it was not trained on, in percent."""
+    """Figures of an encoder on dev text that it was not trained on, in percent."""
 
     pairs: int
-    """Of dev text."""
+    """Number of pairs of dev text."""
     lines: tuple[int, int]
-    """Of the mining set's sides."""
+    """Lines of the mining set's two sides."""
     xsim_error: float | None
     f1: float | None
     precision: float | None
     recall: float | None
     threshold: float | None
-    """Of the ratio margin, where F1 is best; these four are None where nothing was found."""
+    """Threshold of the ratio margin, where F1 is best; these four are None where nothing was found."""
 
 
 def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -116,7 +116,7 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
 
 
 def worth(recipe: Recipe) -> Worth:
-    """What the run's encoder does on its dev text."""
+    """Measure the run's encoder on its dev text."""
     run = Path(recipe.run)
     encoder = SentenceEncoder.load(str(run))
     (mining,) = read_sets([run / DEV])

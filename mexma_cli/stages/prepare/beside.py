@@ -1,4 +1,4 @@
-"""What is stored beside the pairs: hard negatives of the targets, and the targets as a teacher reads them."""
+"""Extra columns of the pairs: hard negatives of the targets, and the targets as a teacher reads them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mexma_cli.stages.prepare.tokens import Ids, Tokens, load_backend
 from mexma_cli.store.pairs import ExtraSentences
 
 SEED = 42
-"""Of hard negatives that are made, and of the choice among them."""
+"""Seed of the hard negatives that are made, and of the choice among them."""
 Text = tuple[str, str, str]
 """Source, target, and what a tsv has behind them."""
 
 
 class HardNegatives:
-    """Those of one corpus: made by rule, or read from further columns.
+    """Hard negatives of one corpus: made by rule, or read from further columns.
 
     Args:
         tokens: The tokeniser of the pairs.

@@ -43,7 +43,7 @@ class PlannedCorpus:
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """What `prepare` would do.
+    """The plan of `prepare`.
 
     Attributes:
         corpora: In the order of the recipe.

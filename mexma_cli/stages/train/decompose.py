@@ -42,7 +42,7 @@ PARTS: tuple[VectorPart, ...] = ("meaning", "language")
 
 
 class DecomposerManifest(Sealed):
-    """What ``decomposer.json`` says."""
+    """The content of ``decomposer.json``."""
 
     kind: Literal["decomposer"] = "decomposer"
     format_version: int = FORMAT_VERSION

@@ -152,12 +152,12 @@ def same_text(run: Path, text: dict[str, str], hint: str) -> None:
 
 
 def text_of(run: Path) -> dict[str, str]:
-    """What a run was started with, as in `TEXT`; nothing where it has not been started."""
+    """The text that a run was started with, as in `TEXT`; nothing where it has not been started."""
     return _kept(run / TEXT, dict[str, str]) or {}
 
 
 def _kept(path: Path, kind: type[Kept]) -> Kept | None:
-    """What a file of a run says; None if there is no file."""
+    """The content of a file of a run; None if there is no file."""
     if not path.is_file():
         return None
     try:

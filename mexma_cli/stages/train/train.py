@@ -145,7 +145,7 @@ def _dev_errors(path: Path, phase: str, step: int) -> dict[str, float]:
 
 
 def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
-    """What computes it, refused where it cannot run."""
+    """The backend that computes attention; refused where it cannot run."""
     encoder = recipe.encoder
     dropout = encoder.new.attention_dropout if encoder.new else encoder.attention_dropout
     return choose_backend(encoder.attention, processes.device(phase.trainer.device), dropout)
