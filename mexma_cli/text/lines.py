@@ -20,12 +20,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn, cast
+from typing import IO, Any, Literal, cast
 
-import numpy as np
 import xxhash
 from xopen import xopen
 
@@ -41,7 +39,7 @@ LINE_LIMIT = 1 << 20
 
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
+_HINT = "texts are read as UTF-8: convert one that has another encoding; vectors are read by `mexma convert`"
 _WITHOUT_LINE_FEED = 16 << 20
 _LONGEST = 64 << 20
 """Longest line whose length is counted for the message."""
@@ -69,7 +67,6 @@ class FileScan:
     Attributes:
         path: The file.
         lines: Number of lines; the last one needs no line end.
-        empty: Lines in which there is nothing to be seen.
         tabs: Tabs in all lines; a file of sentence pairs has one or more in each.
         bytes: Size of the text in bytes, uncompressed.
         checksum: xxh3_128 of the uncompressed bytes, in hex.
@@ -78,7 +75,6 @@ class FileScan:
 
     path: Path | Member
     lines: int
-    empty: int
     tabs: int
     bytes: int
     checksum: str
@@ -98,16 +94,16 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
             UTF-8, NUL bytes, or a line above `LINE_LIMIT`; the message names file, line and byte.
     """
     where = label or str(path)
-    digest, lines, empty, tabs, size = xxhash.xxh3_128(), 0, 0, 0, 0
+    digest, lines, tabs, size, last = xxhash.xxh3_128(), 0, 0, 0, b""
     pieces = read_pieces(path, where)
     for block in _checked_blocks(pieces if any_kind else sentences_only(pieces, where), where, digest):
-        count, blank = _count(block)
-        lines, empty, tabs = lines + count, empty + blank, tabs + block.count(b"\t")
+        lines, tabs, last = lines + block.count(b"\n"), tabs + block.count(b"\t"), block[-1:]
         size += len(block)
+    lines += last not in (b"", b"\n")
     if lines == 0:
         raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
     source = path if isinstance(path, Member) else Path(path)
-    return FileScan(source, lines, empty, tabs, size, digest.hexdigest(), where)
+    return FileScan(source, lines, tabs, size, digest.hexdigest(), where)
 
 
 def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:
@@ -247,39 +243,9 @@ def spooled(path: str | Path) -> Iterator[Path]:
         yield copy
 
 
-def _count(block: bytes) -> tuple[int, int]:
-    """Lines, and blank lines, in a block of whole lines."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    ends = np.flatnonzero(data == 10)
-    if not block.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    starts = np.empty_like(ends)
-    starts[0], starts[1:] = 0, ends[:-1] + 1
-    filled = starts < ends
-    blank = int(len(ends) - np.count_nonzero(filled))
-    # Few lines begin with what nobody sees, and only those can be nothing else.
-    starts, ends = starts[filled], ends[filled]
-    first = data[starts]
-    second = data[np.minimum(starts + 1, len(data) - 1)]
-    pair = (first.astype(np.uint16) << 8) | second
-    suspects = (first <= 32) | (first == 127) | ((first >= 0xC2) & np.isin(pair, _blank_starts()))
-    for start, end in zip(starts[suspects].tolist(), ends[suspects].tolist(), strict=True):
-        blank += is_blank(block[start:end].decode("utf-8"))
-    return len(filled), blank
-
-
-@cache
-def _blank_starts() -> np.ndarray:
-    """The first two bytes of the characters that blank lines have, above ASCII: uint16."""
-    above = (chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-    starts = {character.encode()[:2] for character in above if _BLANK.fullmatch(character)}
-    return np.array([int.from_bytes(start, "big") for start in starts], dtype=np.uint16)
-
-
 def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
-    is_utf8 = False  # known of a block before, which was more than ASCII
     pieces = with_line_feeds(pieces)
     for piece in pieces:
         if digest is not None:
@@ -290,18 +256,17 @@ def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> 
         cut = piece.rfind(b"\n") + 1
         if cut:
             block, rest = rest + piece[:cut], piece[cut:]
-            _refuse_broken(block, where, before, is_utf8, chain([rest], pieces))
+            _refuse_broken(block, where, before)
             yield block
-            is_utf8 = is_utf8 or not block.isascii()
             before += block.count(b"\n")
         else:
             rest += piece
         if len(rest) > LINE_LIMIT:
             if b"\0" in rest:
-                _refuse_nul(rest, where, before)
+                raise _no_utf8(rest, rest.index(0), where, before)
             raise _too_long(where, before + 1, _length_to_line_end(rest, pieces))
     if rest:
-        _refuse_broken(rest, where, before, is_utf8)
+        _refuse_broken(rest, where, before)
         yield rest
 
 
@@ -395,34 +360,19 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
         yield file
 
 
-def _refuse_broken(block: bytes, where: str, before: int, is_utf8: bool, after: Iterable[bytes] = ()) -> None:
+def _refuse_broken(block: bytes, where: str, before: int) -> None:
     """Refuse a block that is not UTF-8, or has NUL bytes or a line above the limit.
 
     Args:
         before: Lines before the block.
-        is_utf8: Whether there are letters in UTF-8 before the block.
-        after: What follows, read to its end to find out whether UTF-8 follows.
     """
-    if not block.isascii():
-        try:
+    try:
+        if not block.isascii():
             block.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line, byte = _position(block, error.start, before)
-            if _is_utf16(block, before):
-                hint = f"if it is UTF-16, convert it: {_on_file('iconv -f UTF-16 -t UTF-8', where)}"
-            elif min(block[:1000]) < ord("\t"):  # no text has such characters
-                hint = _NO_TEXT
-            elif is_utf8 or _has_utf8(chain([block], after)):
-                command = _on_file("LC_ALL=C.UTF-8 grep -naxv '.*'", where)
-                hint = f"other lines are UTF-8, which iconv would wreck; this lists those to mend: {command}"
-            else:
-                hint = f"if it is LATIN1, convert it: {_on_file('iconv -f LATIN1 -t UTF-8', where)}"
-            raise MexmaError(
-                f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",
-                hint,
-            ) from None
+    except UnicodeDecodeError as error:
+        raise _no_utf8(block, error.start, where, before, error.reason) from None
     if b"\0" in block:
-        _refuse_nul(block, where, before)
+        raise _no_utf8(block, block.index(0), where, before)
     # A line above the limit leaves at least one window of half the limit without a line end.
     half = LINE_LIMIT // 2
     for at in range(0, len(block) - half + 1, half):
@@ -434,46 +384,11 @@ def _refuse_broken(block: bytes, where: str, before: int, is_utf8: bool, after: 
                 raise _too_long(where, _position(block, at, before)[0], length)
 
 
-def _refuse_nul(block: bytes, where: str, before: int) -> NoReturn:
-    line, byte = _position(block, block.index(0), before)
-    convert = f"convert it: {_on_file('iconv -f UTF-16 -t UTF-8', where)}"
-    raise MexmaError(
-        f"{where}, line {line}, byte {byte}: a NUL byte, so this is not text in UTF-8",
-        convert if _is_utf16(block, before) else _NO_TEXT,
-    )
-
-
-def _has_utf8(pieces: Iterable[bytes]) -> bool:
-    """Whether any line is more than ASCII, and UTF-8."""
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        if any(map(_is_utf8, lines)):
-            return True
-    return _is_utf8(rest)
-
-
-def _is_utf8(line: bytes) -> bool:
-    if line.isascii():
-        return False
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _on_file(command: str, where: str) -> str:
-    """A shell command, as it works on an input of that name in messages."""
-    if where == label_of("-"):
-        return command
-    name = shlex.quote(where)
-    packed = named(where)
-    return f"{packed.check.split()[0]} -dc {name} | {command}" if packed else f"{command} {name}"
-
-
-def _is_utf16(block: bytes, before: int) -> bool:
-    return before == 0 and (block[:2] in (b"\xff\xfe", b"\xfe\xff") or block[:4].count(0) == 2)
+def _no_utf8(block: bytes, at: int, where: str, before: int, reason: str = "") -> MexmaError:
+    """That a byte of a block is none of a text."""
+    line, byte = _position(block, at, before)
+    found = f"not UTF-8 (0x{block[at]:02X}, {reason})" if reason else "a NUL byte, which no text has"
+    return MexmaError(f"{where}, line {line}, byte {byte}: {found}", _HINT)
 
 
 def _position(block: bytes, at: int, before: int) -> tuple[int, int]:

@@ -8,9 +8,7 @@ import gzip
 import io
 import lzma
 import os
-import shlex
 import struct
-import subprocess
 import tempfile
 import threading
 import tracemalloc
@@ -58,7 +56,7 @@ def test_reads_every_compression(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path, PACK[kind](TEXT.encode()), f"a.{kind}")
     found = scan(path)
     assert list(read_lines(path)) == ROWS
-    assert (found.lines, found.empty, found.bytes) == (5, 2, len(TEXT.encode()))
+    assert (found.lines, found.bytes) == (5, len(TEXT.encode()))
     assert found.checksum == scan(write(tmp_path, TEXT.encode())).checksum
 
 
@@ -148,10 +146,7 @@ def test_vectors_in_place_of_text(tmp_path: Path) -> None:
     for path in (tmp_path / "a.npy", write(tmp_path, vectors.tobytes())):
         with pytest.raises(MexmaError, match=r"line 1, byte .: not UTF-8") as caught:
             scan(path)
-        assert caught.value.hint == "is it a binary file? Vectors are read by `mexma convert`"
-    with pytest.raises(MexmaError) as caught:
-        scan(write(tmp_path, "café\n".encode("latin-1")))
-    assert caught.value.hint is not None and "iconv -f LATIN1" in caught.value.hint
+        assert "vectors are read by `mexma convert`" in str(caught.value.hint)
 
 
 def test_position_is_right_in_later_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +159,10 @@ def test_position_is_right_in_later_blocks(tmp_path: Path, monkeypatch: pytest.M
 def test_nul_bytes_and_utf16_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="line 2, byte 3: a NUL byte"):
         scan(write(tmp_path, b"one\ntw\0o\n"))
-    with pytest.raises(MexmaError) as caught:
-        scan(write(tmp_path, "one\ntwo\n".encode("utf-16")))
-    assert "UTF-16" in (caught.value.hint or "")
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        with pytest.raises(MexmaError, match=r"line 1, byte [12]: ") as caught:
+            scan(write(tmp_path, "one\ntwo\n".encode(encoding)))
+        assert "another encoding" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("before", [0, 3, 5_000_000])
@@ -217,7 +213,7 @@ def test_missing_folder_and_empty(tmp_path: Path) -> None:
 def test_a_line_in_which_nothing_can_be_seen_is_blank(unseen: str, tmp_path: Path) -> None:
     assert is_blank(unseen) and not is_blank(f"{unseen}.") and not is_blank(f"a{unseen}")
     (tmp_path / "a").write_bytes(f"{unseen}\n{unseen}.\nx".encode())
-    assert (scan(tmp_path / "a").lines, scan(tmp_path / "a").empty) == (3, 1)
+    assert (scan(tmp_path / "a").lines, sum(map(is_blank, read_lines(tmp_path / "a")))) == (3, 1)
 
 
 @pytest.mark.parametrize("piece", [5, 1 << 20])
@@ -226,7 +222,7 @@ def test_old_macs_line_ends(piece: int, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mac").write_bytes("\ufeffà\rb\r\rc".encode())
     assert list(read_lines(tmp_path / "mac")) == ["à", "b", "", "c"]
     found = scan(tmp_path / "mac")
-    assert (found.lines, found.empty) == (4, 1) and list(read_again(found)) == ["à", "b", "", "c"]
+    assert found.lines == 4 and list(read_again(found)) == ["à", "b", "", "c"]
     assert estimate_lines(tmp_path / "mac") == (4, 10, True)
     (tmp_path / "unix").write_bytes(b"a\rb\nc\r\nd\re")
     assert list(read_lines(tmp_path / "unix")) == ["a\rb", "c", "d\re"], "no other line end is one there"
@@ -251,8 +247,7 @@ def test_scan_and_read_agree_with_python(rows: list[str], ended: bool, block: in
     try:
         assert list(read_lines(path)) == wanted
         if wanted:
-            found = scan(path)
-            assert (found.lines, found.empty) == (len(wanted), sum(map(is_blank, wanted)))
+            assert scan(path).lines == len(wanted)
     finally:
         lines._BLOCK = before
         path.unlink()
@@ -324,33 +319,6 @@ def test_a_zip_is_no_text(tmp_path: Path) -> None:
         with pytest.raises(MexmaError, match=r"pairs\.tsv\.zip is a zip archive") as caught:
             read(path)
         assert "`format: opus`" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-@pytest.mark.parametrize("good", ["first", "last"])
-def test_a_file_of_two_encodings_is_not_wrecked_by_a_hint(
-    good: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """UTF-8 and Latin-1, any of them first, in blocks of their own: the command names the lines to mend."""
-    monkeypatch.setattr(lines, "_BLOCK", 64)
-    rows = ["naïve".encode()] * 30 + [b"plain", "naïve".encode("latin-1")] * 20
-    text = b"\n".join(rows if good == "first" else rows[::-1]) + b"\n"
-    path = write(tmp_path, gzip.compress(text) if name == "a.gz" else text, name)
-    with pytest.raises(MexmaError) as caught:
-        scan(path)
-    command = str(caught.value.hint).partition(": ")[2]
-    assert "iconv" not in command
-    listed = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=True).stdout.splitlines()
-    first = 32 if good == "first" else 1
-    assert listed == [b"%d:na\xefve" % number for number in range(first, first + 39, 2)]
-
-
-@pytest.mark.parametrize("content", [b"caf\xe9\n", "one\n".encode("utf-16"), "one\n".encode("utf-16-le")])
-def test_commands_in_hints_can_be_pasted(content: bytes, tmp_path: Path) -> None:
-    path = write(tmp_path, content, "it's a text.txt")
-    with pytest.raises(MexmaError) as caught:
-        scan(path)
-    assert shlex.split(str(caught.value.hint).partition(": ")[2])[-1] == str(path)
 
 
 @pytest.mark.parametrize("kind", PACK)

@@ -17,7 +17,7 @@ from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.store.pairs import TokenisedPairs
-from mexma_cli.text.lines import scan
+from mexma_cli.text.lines import is_blank, read_lines, scan
 from mexma_cli.training.log import read_record
 
 if TYPE_CHECKING:
@@ -307,5 +307,6 @@ def _tokenizer(where: Path) -> Info:
 
 def _text(where: Path) -> Info:
     found = scan(where, any_kind=True)
-    facts = {"lines": found.lines, "empty": found.empty, "bytes": found.bytes, "checksum": found.checksum}
+    empty = sum(map(is_blank, read_lines(where)))
+    facts = {"lines": found.lines, "empty": empty, "bytes": found.bytes, "checksum": found.checksum}
     return Info(str(where), "text file", facts)
