@@ -71,7 +71,7 @@ def test_a_damaged_file(campaign: Campaign, reader: Reader, everything: Everythi
             raise AssertionError(f"{name} {how}, {' '.join(words)}: {error}") from None
         return "taken" if ended.code == 0 else "refused"
 
-    campaign(attempt, attempts=8)
+    campaign(attempt, attempts=3)
 
 
 def _damage(path: Path, rng: random.Random) -> str:

@@ -7,6 +7,7 @@ under LD_PRELOAD (shim.c) and on one thread, so that a fork loses nothing.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import logging
@@ -20,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
@@ -31,8 +32,14 @@ from mexma_cli import commands, evaluation, executors, objectives, reporting, st
 from mexma_cli.main import cli
 from tests.command import write
 from tests.examples import demo_pairs
+from tests.faults.commands import ALIGN, FILTER, KNN, MINE, PREPARE, RUN, SCORE, SPLIT, TUNE, A, B, inputs
 from tests.faults.executors import workers_in_this_process
 
+WARMING: tuple[tuple[str, ...], ...] = (
+    *(A, B, MINE, KNN, ALIGN, TUNE, FILTER, SPLIT, SCORE, PREPARE, RUN),
+    ("langid", "a.txt", "-o", "l.tsv"),
+    ("export", "enc", "-o", "exported"),
+)
 LATE = (
     "fsspec.implementations.local",
     "ftfy",
@@ -49,7 +56,7 @@ def main() -> None:
     encoder, texts = sys.argv[1:]
     _import_all()
     _shrink(Path(texts))
-    _use(encoder)
+    _use(Path(encoder))
     print("[]", file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(_run(json.loads(line))), file=answers, flush=True)
@@ -105,28 +112,19 @@ def _in_process(words: list[str]) -> int:
     return 0
 
 
-def _use(encoder: str) -> None:
-    """What is slow the first time: compiled loops, transformers' model and files, languages, a picture."""
-    import numpy as np
-
-    from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.knn.exact import knn
-    from mexma_cli.mining.match import match
-    from mexma_cli.reporting.plot import draw_scores
-    from mexma_cli.text.identify import identifier
+def _use(encoder: Path) -> None:
+    """What is slow the first time, which each child would do again; no training, which starts threads."""
     from mexma_cli.text.repair import repair
 
-    loaded = SentenceEncoder.load(encoder)
-    loaded.embed(["Hola.", "Buenos días."])
-    with tempfile.TemporaryDirectory() as folder:
-        loaded.save(f"{folder}/encoder")
-        draw_scores(Path(folder, "scores.png"), np.ones(2), np.ones(2), 1.0, "Scores")
-    vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
-    model = identifier("py3langid")
-    assert model is not None
-    model.identify(["Esto es una frase en español, y otra más."])
     repair(["caf\u00c3\u00a9 &amp; t\u00e9"], Counter())
-    match(knn(vectors, vectors[::-1].copy(), 4), "ratio", "max")
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), open(os.devnull, "w") as nowhere:
+        inputs(Path(folder), encoder)
+        for words in WARMING:
+            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                code = _in_process([*words])
+            assert code == 0, words
+    gc.collect()
+    gc.freeze()  # or children copy all memory to look through it
 
 
 def _run(job: dict[str, Any]) -> list[dict[str, Any]]:
