@@ -66,6 +66,7 @@ def but_for_one_word(sentence: str) -> list[int]:
     return [total % 2**64 for total in (whole, *(whole - word for word in words))]
 
 
+@pytest.mark.slow
 def test_no_measured_sentence_is_learnt_from(shared: Path) -> None:
     """Not even with other case, spaces or punctuation."""
     known = set(letters(list(measured(shared / "data"))))

@@ -57,6 +57,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("reproduction")
 
 
+@pytest.mark.slow
 def test_recipes_are_trained_from_one_start_and_measured_once(
     script: Any, data: Path, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_recipes_are_trained_from_one_start_and_measured_once(
     assert not (tmp_path / "seed-1").exists()
 
 
+@pytest.mark.slow
 def test_decomposers_are_trained_on_the_stores_that_it_makes(script: Any, data: Path, tmp_path: Path) -> None:
     found = script.Runs(data, tmp_path, list(SMALL)).result("systems/small/meat-oracle", 1)
     assert all(0 <= found[measure] <= 100 for measure in script.PART_MEASURES)

@@ -79,11 +79,11 @@ def test_json(runs: list[Path]) -> None:
 
 def test_pictures(runs: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for name in ("curves.png", "curves.svg", "curves.pdf", "curves.html", "new/inner/curves.svg"):
+    for name in ("curves.png", "curves.pdf", "curves.html", "new/inner/curves.svg"):
         assert "mexma" in ok(report(*runs, "-o", tmp_path / name)).stdout
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "curves.pdf").read_bytes()[:4] == b"%PDF"
-    texts = [each.text for each in ElementTree.parse(tmp_path / "curves.svg").iter() if each.text]
+    texts = [each.text for each in ElementTree.parse(tmp_path / "new/inner/curves.svg").iter() if each.text]
     for wanted in ("loss", "KoLeo", "dev xsim error (%)", "tokens/s", "mexma", "plain", "with <koleo>"):
         assert wanted in texts, wanted
     page = (tmp_path / "curves.html").read_text()

@@ -173,7 +173,7 @@ def test_another_number_of_pairs_a_step_is_another_run(recipe: Path, tmp_path: P
     assert caught.value.hint is not None and "trainer.batch_pairs" in caught.value.hint
 
 
-LONG = ("--set", "trainer.steps=24", "--set", "trainer.checkpoint_every=3")
+LONG = ("--set", "trainer.steps=15", "--set", "trainer.checkpoint_every=3")
 """Steps enough to be hit in between."""
 
 
@@ -191,9 +191,9 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
     started = forks_of_launchers(monkeypatch, SLOW_STEPS)
 
     def kill_twice() -> None:
-        wait_until(lambda: has_step(run, 7))
+        wait_until(lambda: has_step(run, 4))
         started[1].kill()
-        wait_until(lambda: len(started) == 4 and has_step(run, 13))
+        wait_until(lambda: len(started) == 4 and has_step(run, 8))
         started[2].kill()
 
     processes = ("--nproc-per-node", "2", "--max-restarts", "1")
@@ -206,9 +206,9 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
     _, stdout, stderr = ended(started)
     assert stdout == ""
     assert "another process of this run is gone" in stderr and "Traceback" not in done.stderr + stderr
-    assert steps_of(run) >= 12
+    assert steps_of(run) >= 6
     train(load(recipe, [f"run={run}", "trainer.batch_pairs=8", *LONG[1::2]]), resume=True)
-    assert [record["step"] for record in log_of(run)] == list(range(1, 25))
+    assert [record["step"] for record in log_of(run)] == list(range(1, 16))
     for here, there in zip(log_of(run), log_of(whole), strict=True):
         assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
 

@@ -39,6 +39,7 @@ def test_cosine_f1_against_plain_numpy() -> None:
     assert cosine_f1(x, y, gold) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_mteb_finds_the_same() -> None:
     """BUCC's cosine F1 and Tatoeba's precision at 1 are what mteb's own search and metrics give."""
     pytest.importorskip("mteb", reason="needs the extra mteb")

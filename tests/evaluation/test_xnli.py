@@ -90,9 +90,9 @@ def test_small_gradients_do_not_vanish_in_fp16(tiny_encoder: Path) -> None:
 def test_gradients_that_overflow_with_any_scale_end_it(tiny_encoder: Path) -> None:
     model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64, torch.float16)
     model.pooler.weight.register_hook(lambda slopes: slopes * float("inf"))
-    settings = FineTuning(epochs=40, batch=90)
+    settings = FineTuning(epochs=40, batch=3)
     with pytest.raises(MexmaError, match="overflow in fp16, however the loss is scaled"):
-        fine_tune(model, toy_pairs(90), settings)
+        fine_tune(model, toy_pairs(3), settings)
 
 
 def test_a_step_is_one_batch_however_it_is_cut(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

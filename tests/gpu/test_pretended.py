@@ -38,11 +38,11 @@ PHASES = [
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keys = {
         "encoder": {
-            "new": {"layers": 2, "width": 32, "heads": 2, "ffn": 64, "dropout": 0.0},
+            "new": {"layers": 1, "width": 32, "heads": 2, "ffn": 64, "dropout": 0.0},
             "tokenizer": {"vocabulary": 400, "words": 150, "lowercase": True, "latin": True},
         },
         "phases": PHASES,
-        "trainer": {"steps": 3, "batch_pairs": 8, "accumulate": 2, "log_every": 1, "dev_every": 3},
+        "trainer": {"steps": 2, "batch_pairs": 4, "accumulate": 2, "log_every": 1, "dev_every": 2},
     }
     return prepared(tmp_path_factory.mktemp("pretended"), demo_pairs(60), keys)
 
@@ -76,7 +76,7 @@ def test_a_run_has_the_losses_of_a_processor_and_a_search_its_neighbours(
     assert program.wait() == 0, program.communicate()[1][-3000:]
     assert same(Neighbours(**np.load(neighbours)), knn(*sides(), 4))
     wanted, found = log_of(tmp_path / "here"), log_of(tmp_path / "there")
-    assert len(found) == len(wanted) == 9
+    assert len(found) == len(wanted) == 6
     for one, other in zip(found, wanted, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=tolerance), (one, other)
         assert one["terms"] == pytest.approx(other["terms"], rel=tolerance)

@@ -43,7 +43,9 @@ def opus(path: Path, languages: tuple[str, ...], pairs: int = 1) -> None:
                 archive.writestr(f"X.eng_Latn-{language}.{code}", "a line\n" * pairs)
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "/" in name else ()) for name in PAPERS]
+)
 def test_the_papers_recipes_look_for_their_languages(name: str, tmp_path: Path) -> None:
     data = load(name, [f"data.root={tmp_path}", f"data.store={tmp_path}/store"]).data
     (missing,) = look(data).missing

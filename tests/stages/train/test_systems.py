@@ -102,7 +102,10 @@ def records(run: Path) -> list[Raw]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if "ablations" in name else ()) for name in RECIPES],
+)
 def test_every_recipe_takes_three_steps(name: str, small: Small, tmp_path: Path) -> None:
     recipe = prepared(small(name))
     assert train(recipe) == tmp_path / "run" / "encoder"
@@ -141,7 +144,10 @@ def test_stopped_and_resumed_is_the_run_that_would_have_been(name: str, small: S
     assert logs[0] == logs[1] and len(logs[0]) == 3
 
 
-@pytest.mark.parametrize("name", ["systems/tr-tlm", "systems/dap", "systems/clft"])
+@pytest.mark.parametrize(
+    "name",
+    ["systems/dap", *(pytest.param(f"systems/{one}", marks=pytest.mark.slow) for one in ("tr-tlm", "clft"))],
+)
 def test_bf16_and_forgotten_activations_give_about_the_same(name: str, small: Small, tmp_path: Path) -> None:
     losses = []
     for precision, forgotten in (("fp32", False), ("fp32", True), ("bf16", True)):
@@ -238,19 +244,26 @@ def folders(masked_lms: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("name", ["systems/tr", "systems/dap", "base"])
+WRONG_KINDS = {"mean": "has mean pooling", "dense": "has a Dense(32, 32, Tanh)", "prefix": "puts 'query: '"}
+
+
 @pytest.mark.parametrize(
-    ("kind", "message"),
-    [("mean", "has mean pooling"), ("dense", r"has a Dense(32, 32, Tanh)"), ("prefix", "puts 'query: '")],
+    ("name", "kind"),
+    [
+        *(("systems/tr", "mean"), ("systems/dap", "dense"), ("base", "prefix")),
+        *(pytest.param("systems/tr", kind, marks=pytest.mark.slow) for kind in ("dense", "prefix")),
+        *(pytest.param("systems/dap", kind, marks=pytest.mark.slow) for kind in ("mean", "prefix")),
+        *(pytest.param("base", kind, marks=pytest.mark.slow) for kind in ("mean", "dense")),
+    ],
 )
 def test_objectives_of_the_first_token_refuse_other_vectors(
-    name: str, kind: str, message: str, small: Small, folders: dict[str, Path], tmp_path: Path
+    name: str, kind: str, small: Small, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     raw = small(name, folders[kind])
     if name == "base":
         raw["phases"][0]["objective"]["head"] = {"layers": 1, "heads": 2, "ffn": 32}
     error = refused(raw)
-    assert message in error.message and str(folders[kind]) in error.message
+    assert WRONG_KINDS[kind] in error.message and str(folders[kind]) in error.message
     assert error.hint is not None and "encoder.pooling: cls" in error.hint
     raw["encoder"]["pooling"] = "cls"
     assert train(prepared(raw)) is not None

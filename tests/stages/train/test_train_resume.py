@@ -35,7 +35,7 @@ def wait_for(run: Path, phase: str, step: int, process: Program) -> None:
     process.until(logged)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_killed_and_resumed_is_the_run_that_would_have_been(
     precision: str, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
 ) -> None:
