@@ -32,7 +32,7 @@ test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mexma doctor --warm > /dev/null & $(BIN)/mypy && wait $$!
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md

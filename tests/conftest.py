@@ -17,10 +17,11 @@ import pytest
 from mexma_cli import errors
 
 # Other work on the machine must not make a test fail.
-hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("untimed")
+for name, examples in (("short", 25), ("long", 500)):
+    hypothesis.settings.register_profile(
+        name, deadline=None, max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+hypothesis.settings.load_profile("short")  # unless pytest has --hypothesis-profile=long
 
 gc.disable()  # until all is imported, which then is looked through no more
 
@@ -80,6 +81,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "shared" in getattr(item, "fixturenames", ()):
             item.add_marker("shared")
+        if item.config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """What one worker does: a file, whose fixtures are made once, or all that needs one warm process."""
+    if item.path.is_relative_to(ROOT / "tests" / "faults"):
+        return "faults"
+    taken = vars(getattr(item, "module", item)).values()
+    forks = any(getattr(value, "__module__", "") == "tests.processes" for value in taken)
+    return "processes" if forks else item.nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:

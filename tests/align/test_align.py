@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.align.align import Alignment, Side, align
@@ -87,7 +87,6 @@ shapes = st.lists(kinds, max_size=12).map(
 )
 
 
-@settings(max_examples=40)
 @given(shapes, st.integers(0, 99))
 def test_planted_alignments_are_found(kinds: list[tuple[int, int]], seed: int) -> None:
     source, target, gold = planted(np.random.default_rng(seed), kinds)
@@ -96,7 +95,6 @@ def test_planted_alignments_are_found(kinds: list[tuple[int, int]], seed: int) -
     assert found >= {one for one in gold if one.source and one.target}
 
 
-@settings(max_examples=40)
 @given(shapes, st.integers(0, 99))
 def test_the_other_way_round(kinds: list[tuple[int, int]], seed: int) -> None:
     source, target, _ = planted(np.random.default_rng(seed), kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.align import paths
@@ -54,7 +54,6 @@ def all_steps(x: RunsBefore, y: RunsBefore, band: Band) -> dict[Step, float]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 9),
     st.integers(0, 9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.numerics.compiling import summing
@@ -20,7 +20,6 @@ def product(left, right, rows, inner, columns, first, beside, out) -> None:  # t
     multiply(left.T, right, out, (rows, inner, columns), (first, beside))
 
 
-@settings(max_examples=30)
 @given(
     st.integers(1, 40),
     st.integers(0, 40),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.objectives.kernels import BLOCK
@@ -25,7 +25,6 @@ def expected(logits: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor) -> 
     return losses.detach(), *(one.grad for one in inputs if one.grad is not None)
 
 
-@settings(max_examples=40)
 @given(
     st.integers(1, 9),
     st.sampled_from([1, 2, 15, 16, 17, BLOCK, BLOCK + 1, 3 * BLOCK + 77]),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -120,7 +120,6 @@ def test_info_nce_leaves_repeated_sentences_out() -> None:
     assert source.grad is not None and torch.isfinite(source.grad).all()
 
 
-@settings(max_examples=25)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.sampled_from([1.0, 0.05, 0.001]))
 def test_hard_negatives_are_a_softmax_of_their_own(counts: list[int], temperature: float) -> None:
     """Also where a pair has none, and where the exponentials would be no float32."""

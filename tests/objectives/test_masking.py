@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.objectives.contrastive.tlm import concatenated_views
@@ -92,7 +92,6 @@ def sentence(views: PairViews, row: int) -> list[int]:
     return views.batch.input_ids[start:end].tolist()
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
@@ -106,7 +105,6 @@ def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None
         assert views.partners[sources[i]] == targets[i] and views.partners[targets[i]] == sources[i]
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
@@ -181,7 +179,6 @@ def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
     assert one.labels.tolist() == both.labels[kept].tolist()
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 9), st.sampled_from(["forward", "backward", "both"]), st.sampled_from([0.5, 1.0]))
 def test_pairs_for_the_head_of_dap_lie_where_they_say(count: int, direction: Any, ratio: float) -> None:
     """Each sequence is a pair without its first tokens; only the predicted side has hidden ones."""

@@ -42,7 +42,6 @@ def make(path: Path, pairs: Pairs, vocabulary: int = 1000, step: int = 3) -> Tok
 IDS = st.lists(st.integers(0, 99_999), max_size=5)
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(IDS, IDS), max_size=12), st.integers(1, 5))
 def test_pairs_come_back(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, step: int) -> None:
     store = make(tmp_path_factory.mktemp("b") / "s", pairs, 100_000, step)

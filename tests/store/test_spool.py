@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
@@ -11,7 +11,6 @@ from mexma_cli.store.spool import Scattered, gathered
 from tests.full_disk import full_temporary_disk
 
 
-@settings(max_examples=40)
 @given(data=st.data(), count=st.integers(1, 40), sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)))
 def test_values_are_put_and_looked_up_in_any_order(
     data: st.DataObject, count: int, sizes: tuple[int, int]

@@ -7,7 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
@@ -51,7 +51,6 @@ def test_cases(language: str, line: str, cleaned: str) -> None:
     assert cleaner(language)(line) == cleaned
 
 
-@settings(max_examples=300)
 @given(
     st.text("ab1 ()[]%:;,.?!\"'`„“”‘’‚´–—…«»\u00a0º<Ccm\r\t", max_size=16), st.sampled_from(sorted(LANGUAGES))
 )
@@ -85,7 +84,6 @@ def test_real_text(language: str, shared: Path) -> None:
 MARKS = "\u0301\u0316\u0327\u0344\u05b0\u0f73\u3099"
 
 
-@settings(max_examples=100)
 @given(st.text(f"ae\uac01\ufb01\u1e69{MARKS}", max_size=12), st.text(MARKS, max_size=50))
 def test_normal_forms_are_unicodes(start: str, marks: str) -> None:
     text = start + marks * 2 + start

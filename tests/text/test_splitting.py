@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import sentencex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentence_splitter import SentenceSplitter
 
@@ -44,7 +44,6 @@ def test_the_default_is_the_better_one() -> None:
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
-@settings(max_examples=200)
 def test_moses_rules_say_the_same_about_a_few_words_as_about_the_paragraph(paragraph: str) -> None:
     found = [paragraph[start:end] for start, end in FRENCH["moses"](paragraph)]
     assert compact(found) == compact(FRENCH_RULES.split(paragraph))
@@ -62,7 +61,6 @@ def compact(sentences: list[str]) -> list[str]:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=100)
 def test_spans_ascend_and_hold_all_that_is_not_white_space(paragraph: str) -> None:
     for split in FRENCH.values():
         spans = split(paragraph)

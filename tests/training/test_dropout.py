@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -13,7 +13,6 @@ from mexma_cli.training.dropout import BLOCK, Dropout, hasten_dropout
 TYPES = [torch.float32, torch.bfloat16]
 
 
-@settings(max_examples=40)
 @given(
     st.sampled_from([1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 3]),
     st.sampled_from(TYPES),

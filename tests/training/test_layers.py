@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from transformers import AutoModel, PreTrainedModel
@@ -106,7 +106,6 @@ def test_it_takes_the_place_of_berts_encoders_and_of_no_other(model: PreTrainedM
     assert list(parts.state_dict()) == names
 
 
-@settings(max_examples=30)
 @given(
     st.integers(1, 9),
     st.sampled_from([1, 5, 16, 130]),

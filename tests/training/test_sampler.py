@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.training.sampler import Sampler, permute
@@ -28,7 +28,6 @@ def test_permute_shuffles_and_depends_on_the_seed() -> None:
         assert (np.diff(order) == 1).mean() < 0.01
 
 
-@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 60), min_size=1, max_size=5),
     st.integers(0, 3),

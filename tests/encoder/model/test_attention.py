@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel, PreTrainedModel
 
@@ -34,7 +34,6 @@ def sentences_of(lengths: list[int], seed: int, size: int) -> list[np.ndarray]:
     return [rng.integers(5, size, length) for length in lengths]
 
 
-@settings(max_examples=25)
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_packed_equals_padded(
     models: tuple[PreTrainedModel, PreTrainedModel], lengths: list[int], seed: int

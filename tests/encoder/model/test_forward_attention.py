@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.encoder.model import forward_attention
@@ -27,7 +27,6 @@ def in_float64(states: torch.Tensor, heads: int, lengths: list[int]) -> torch.Te
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-@settings(max_examples=40)
 @given(
     lengths=st.lists(LENGTHS, min_size=1, max_size=9),
     heads=st.integers(1, 4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.encoder.model.attention_kernels import WIDEST
@@ -34,7 +34,6 @@ def in_float64(
     return torch.cat([attention(*part, scale=scale) for part in parts], 1).transpose(0, 1)
 
 
-@settings(max_examples=60)
 @given(
     lengths=st.lists(LENGTHS, min_size=1, max_size=12),
     heads=st.integers(1, 4),

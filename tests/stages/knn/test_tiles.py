@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
@@ -18,7 +18,6 @@ from tests.knn.test_tiled import Rows
 from tests.stores import make_store
 
 
-@settings(max_examples=25)
 @given(
     sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     tile=st.integers(1, 40),

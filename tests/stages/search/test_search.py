@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
@@ -64,7 +64,6 @@ def random_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
     return stores(tmp_path_factory.mktemp("random"))
 
 
-@settings(max_examples=25)
 @given(top=st.integers(1, 14), k=st.integers(1, 14), kind=st.sampled_from(["ratio", "distance", "absolute"]))
 def test_hits_are_the_best_by_margin_of_the_nearest(
     random_stores: StorePair, top: int, k: int, kind: str
@@ -134,7 +133,6 @@ def test_refuses_another_encoder(tmp_path: Path) -> None:
         search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), fingerprint="other"))
 
 
-@settings(max_examples=25)
 @given(
     texts=st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", " "]), min_size=1, max_size=30),
     top=st.integers(1, 8),
