@@ -169,6 +169,12 @@ class SentenceEncoder:
         where = locate(name_or_path, trust_remote_code)
         name = pinned(name, where)
         settings = read_settings(where, trust_remote_code)
+        if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
+            raise MexmaError(
+                f"{name!r} has a Dense module of its own, in the place of a pooler", "leave out --pooling"
+            )
+        if pooling is None and settings.pooling == "cls" and not (where / "modules.json").is_file():
+            log.info("%s has no modules.json: vectors are the first token's (--pooling cls)", name)
         transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
         modules = load_modules(name, settings, transformer.config.hidden_size, pooler)

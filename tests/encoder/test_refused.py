@@ -387,3 +387,19 @@ def test_own_code_takes_no_other_code_from_the_hub(
     change_json("config.json", **{key: value})(folder)
     with pytest.raises(MexmaError, match=rf"from another page of the hub \(`{key}`\)"):
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
+def test_a_pooler_before_a_folder_s_own_dense_is_refused(published: Callable[[str], Path]) -> None:
+    with pytest.raises(MexmaError, match="has a Dense module of its own, in the place of a pooler"):
+        SentenceEncoder.load(str(published("labse")), "cpu", pooling="pooler")
+
+
+def test_the_pooling_of_a_plain_folder_is_said(
+    plain: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = plain("bert")
+    with caplog.at_level("INFO"):
+        SentenceEncoder.load(str(folder), "cpu", pooling="mean")
+        assert not caplog.messages
+        SentenceEncoder.load(str(folder), "cpu")
+    assert caplog.messages == [f"{folder} has no modules.json: vectors are the first token's (--pooling cls)"]
