@@ -1,0 +1,269 @@
+"""The features of a pair. A new one is a function under `@feature`; training and weights know its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mexma_cli.classifier.pairs import Pairs
+from mexma_cli.classifier.sentences import MARKS
+from mexma_cli.mining.match import Matching
+
+Measure = Callable[[Pairs], np.ndarray]
+"""From N candidates to float32 [N]."""
+Needs = Literal["vectors", "text", "words"]
+
+_BEST, _SHARE = 300, 15
+"""So many of the best pairs say what is usual in two texts, or one row in so many if these are fewer."""
+_LEAST = 20
+_MAD = 1.4826  # the standard deviation of normally distributed values by their median absolute deviation
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A number of a pair.
+
+    Attributes:
+        against: What it is compared with, so that it means the same in all languages and with all encoders.
+            best: the best pairs of the two texts, as a z-score (median and spread); rivals: the same with the
+            second neighbours of all rows; gap: 0 is the median of the second neighbours, 1 that of the best
+            pairs. "": nothing.
+        floor: The least spread.
+        shape: What is done with it afterwards.
+    """
+
+    name: str
+    about: str
+    needs: Needs
+    measure: Measure
+    against: Literal["", "best", "rivals", "gap"] = ""
+    floor: float = 1e-3
+    shape: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+FEATURES: dict[str, Feature] = {}
+"""By name, in the order in which they are registered."""
+
+
+def feature(
+    name: str,
+    about: str,
+    needs: Needs = "text",
+    against: Literal["", "best", "rivals", "gap"] = "",
+    floor: float = 1e-3,
+    shape: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Callable[[Measure], Measure]:
+    """Register a measure as a feature; see `Feature`."""
+
+    def register(measure: Measure) -> Measure:
+        if name in FEATURES:
+            raise ValueError(f"there is a feature {name!r} already")
+        FEATURES[name] = Feature(name, about, needs, measure, against, floor, shape)
+        return measure
+
+    return register
+
+
+@dataclass(frozen=True)
+class Level:
+    """Median and spread of a measure, of the best pairs of two texts and of second neighbours."""
+
+    best: float
+    best_spread: float
+    rivals: float
+    rivals_spread: float
+
+
+Spread = dict[str, Level]
+"""What the measures of two texts are compared with, by feature."""
+
+
+def spread_of(pairs: Pairs, names: tuple[str, ...]) -> Spread:
+    """What features are compared with in two texts.
+
+    Args:
+        pairs: All candidates, sorted by margin, best first. They are not all looked at.
+    """
+    found, (source, target) = pairs.candidates, pairs.sides
+    rows = len(source.ids), len(target.ids)
+    best = np.flatnonzero(Matching("max", rows).taken(found))
+    best = best[: max(_LEAST, min(_BEST, min(rows) // _SHARE))]
+    second = np.flatnonzero(pairs.ranks[0] == 2)
+    second = second if len(second) else np.arange(len(found))
+    of_best, of_second = pairs.take(best), pairs.take(second)
+    spread = {}
+    for name in names:
+        one = FEATURES[name]
+        if one.against:
+            other = of_best if one.against == "best" else of_second
+            spread[name] = Level(
+                *_middle(one.measure(of_best), one.floor), *_middle(one.measure(other), one.floor)
+            )
+    return spread
+
+
+def _middle(values: np.ndarray, floor: float) -> tuple[float, float]:
+    if not len(values):
+        return 0.0, 1.0
+    median = float(np.median(values))
+    spread = _MAD * float(np.median(abs(values - median)))
+    return median, max(spread, float(values.std()) / 2, floor)
+
+
+def columns(pairs: Pairs, names: tuple[str, ...], spread: Spread) -> np.ndarray:
+    """The features of N pairs, float32 [N, features]."""
+    result = np.empty((len(pairs), len(names)), np.float32)
+    for place, name in enumerate(names):
+        one = FEATURES[name]
+        values = one.measure(pairs)
+        if one.against:
+            level = spread[name]
+            if one.against == "best":
+                values = (values - level.best) / level.best_spread
+            elif one.against == "rivals":
+                values = (values - level.rivals) / level.rivals_spread
+            else:
+                values = (values - level.rivals) / max(level.best - level.rivals, one.floor)
+        result[:, place] = one.shape(values) if one.shape else values
+    return result
+
+
+def _far(most: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: np.minimum(abs(values), most)
+
+
+def _between(low: float, high: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: values.clip(low, high)
+
+
+@feature("margin", "ratio margin above that of second neighbours, in their spreads", "vectors", "rivals")
+@feature("margin place", "ratio margin from second neighbours (0) to the best pairs (1)", "vectors", "gap")
+def _margin(pairs: Pairs) -> np.ndarray:
+    return pairs.margins
+
+
+@feature(
+    "source rival",
+    "margin above the source's next neighbour",
+    "vectors",
+    "gap",
+    shape=_between(-2, 3),
+)
+def _source_rival(pairs: Pairs) -> np.ndarray:
+    return pairs.rivals[0]
+
+
+@feature(
+    "target rival",
+    "margin above the target's next neighbour",
+    "vectors",
+    "gap",
+    shape=_between(-2, 3),
+)
+def _target_rival(pairs: Pairs) -> np.ndarray:
+    return pairs.rivals[1]
+
+
+@feature("source nearest", "whether the target is the source's nearest neighbour", "vectors")
+def _source_nearest(pairs: Pairs) -> np.ndarray:
+    return (pairs.ranks[0] == 1).astype(np.float32)
+
+
+@feature("target nearest", "whether the source is the target's nearest neighbour", "vectors")
+def _target_nearest(pairs: Pairs) -> np.ndarray:
+    return (pairs.ranks[1] == 1).astype(np.float32)
+
+
+@feature("length", "how far the ratio of lengths is from the best pairs'", against="best", shape=_far(6))
+@feature(
+    "length squared",
+    "the square of that",
+    against="best",
+    shape=lambda z: np.minimum(z * z, 30),
+)
+def _length(pairs: Pairs) -> np.ndarray:
+    source, target = pairs.lengths
+    return np.log((target + 5) / (source + 5))
+
+
+@feature("shorter", "logarithm of the shorter side's characters")
+def _shorter(pairs: Pairs) -> np.ndarray:
+    return np.log1p(np.minimum(*pairs.lengths))
+
+
+@feature("numbers differ", "numbers that one side alone has")
+def _numbers(pairs: Pairs) -> np.ndarray:
+    return np.log1p(sum(pairs.numbers))
+
+
+@feature("numbers contradict", "numbers of one side with another number on the other")
+def _contradiction(pairs: Pairs) -> np.ndarray:
+    return np.log1p(np.minimum(*pairs.numbers))
+
+
+@feature("numbers missing", "by how many numbers one side has more")
+def _missing_numbers(pairs: Pairs) -> np.ndarray:
+    return np.log1p(abs(pairs.numbers[0] - pairs.numbers[1]))
+
+
+@feature("source names missing", "names of the source that the target does not have")
+def _source_names(pairs: Pairs) -> np.ndarray:
+    return np.log1p(pairs.missing[0])
+
+
+@feature("target names missing", "names of the target that the source does not have")
+def _target_names(pairs: Pairs) -> np.ndarray:
+    return np.log1p(pairs.missing[1])
+
+
+def _register_marks() -> None:
+    for place, mark in enumerate(MARKS):
+
+        def measure(pairs: Pairs, place: int = place) -> np.ndarray:
+            own, other = (side.marks[:, place] for side in pairs.sentences)
+            return own[pairs.candidates.source] - other[pairs.candidates.target]
+
+        about = f"how far the difference of {mark} marks is from that of the best pairs"
+        feature(f"{mark} marks", about, against="best", floor=0.5, shape=_far(5))(measure)
+
+
+_register_marks()
+
+
+@feature(
+    "source unexplained",
+    "share, by rarity, of the source's words without a counterpart in the target",
+    "words",
+    "best",
+    0.03,
+    _between(-4, 6),
+)
+def _source_words(pairs: Pairs) -> np.ndarray:
+    return pairs.unexplained[:, 0]
+
+
+@feature(
+    "target unexplained",
+    "share, by rarity, of the target's words without a counterpart in the source",
+    "words",
+    "best",
+    0.03,
+    _between(-4, 6),
+)
+def _target_words(pairs: Pairs) -> np.ndarray:
+    return pairs.unexplained[:, 1]
+
+
+@feature(
+    "rarity",
+    "how far the ratio of both sides' rarity of words is from that of the best pairs",
+    "words",
+    "best",
+    0.05,
+    _far(6),
+)
+def _rarity(pairs: Pairs) -> np.ndarray:
+    return np.log((pairs.unexplained[:, 3] + 1) / (pairs.unexplained[:, 2] + 1))

@@ -1,0 +1,136 @@
+"""Candidates as features see them: what the neighbours, the sentences and the words of both sides say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mexma_cli.classifier.sentences import Sentences, look_at, missing_names, shared_numbers
+from mexma_cli.classifier.words import Embed, Words, unexplained, words_of
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.margin import margin, means
+from mexma_cli.mining.match import Candidates, rank_of
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is known of the rows of one text.
+
+    Attributes:
+        cosines, ids: Of each row's neighbours, float32 and int64 [rows, k].
+        means: float32 [rows], the mean cosines of the neighbourhoods.
+        sentences: None: features of text are not wanted, or cannot be had.
+        words: None: those of words are not.
+    """
+
+    cosines: np.ndarray
+    ids: np.ndarray
+    means: np.ndarray
+    sentences: Sentences | None = None
+    words: Words | None = None
+
+
+def sides_of(
+    neighbours: Neighbours,
+    texts: tuple[Sequence[str], Sequence[str]] | None = None,
+    embed: Embed | None = None,
+) -> tuple[Side, Side]:
+    """Both sides of two texts.
+
+    Args:
+        neighbours: Of the texts' rows.
+        texts: The sentences of all rows.
+        embed: The encoder of the vectors, for words.
+    """
+    own, other = means(neighbours)
+    source = Side(neighbours.forward_scores, neighbours.forward_ids, own)
+    target = Side(neighbours.backward_scores, neighbours.backward_ids, other)
+    if texts is None:
+        return source, target
+    first, second = words_of(texts, embed) if embed else (None, None)
+    return (
+        replace(source, sentences=look_at(texts[0]), words=first),
+        replace(target, sentences=look_at(texts[1]), words=second),
+    )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """N candidates: rows of the source and of the target, int64 [N], and their cosines and margins."""
+
+    candidates: Candidates
+    sides: tuple[Side, Side]
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def take(self, places: np.ndarray | slice) -> Pairs:
+        """Some of them."""
+        return Pairs(self.candidates.take(places), self.sides)
+
+    @cached_property
+    def margins(self) -> np.ndarray:
+        """Ratio margins, float32 [N]."""
+        own, other = self.sides
+        found = self.candidates
+        return margin(found.cosines, own.means[found.source], other.means[found.target])
+
+    @cached_property
+    def rivals(self) -> tuple[np.ndarray, np.ndarray]:
+        """By how much the margin is above that of the best other neighbour of the source, and of the target;
+        float32 [N], 0 where there is no other."""
+        own, other = self.sides
+        source, target = self.candidates.source, self.candidates.target
+        return self._above(own, other, source, target), self._above(other, own, target, source)
+
+    def _above(self, own: Side, other: Side, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        ids = own.ids[rows]
+        margins = margin(own.cosines[rows], own.means[rows][:, None], other.means[ids])
+        margins = np.where((ids == others[:, None]) | (ids < 0), np.float32(-np.inf), margins)
+        best = margins.max(axis=1, initial=-np.inf)
+        return np.where(np.isfinite(best), self.margins - best, np.float32(0))
+
+    @cached_property
+    def ranks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the target among the source's neighbours, and the other way round: 1 is the nearest, 0 none."""
+        own, other = self.sides
+        source, target = self.candidates.source, self.candidates.target
+        return rank_of(own.ids[source], target), rank_of(other.ids[target], source)
+
+    @property
+    def sentences(self) -> tuple[Sentences, Sentences]:
+        """Of both sides, which must be known."""
+        own, other = self.sides[0].sentences, self.sides[1].sentences
+        assert own is not None and other is not None
+        return own, other
+
+    @cached_property
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """In characters, float32 [N] each."""
+        own, other = self.sentences
+        return own.lengths[self.candidates.source], other.lengths[self.candidates.target]
+
+    @cached_property
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many numbers only the source has, and only the target, float32 [N] each."""
+        own, other = self.sentences
+        source, target = self.candidates.source, self.candidates.target
+        shared = shared_numbers(own.numbers, other.numbers, source, target)
+        return own.numbers.counts(source) - shared, other.numbers.counts(target) - shared
+
+    @cached_property
+    def missing(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many names of the source are not in the target, and the other way round, float32 [N]."""
+        own, other = self.sentences
+        source, target = self.candidates.source, self.candidates.target
+        return missing_names(own, other, source, target), missing_names(other, own, target, source)
+
+    @cached_property
+    def unexplained(self) -> np.ndarray:
+        """As `words.unexplained`, float32 [N, 4]."""
+        own, other = self.sides[0].words, self.sides[1].words
+        assert own is not None and other is not None
+        return unexplained(own, other, self.candidates.source, self.candidates.target)

@@ -1,0 +1,162 @@
+"""What features need of a sentence, found once for all pairs that it is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from anyascii import anyascii
+
+from mexma_cli.text.numbers import numbers
+from mexma_cli.text.unspaced import KATAKANA, SIGN
+
+MARKS = {
+    "question": "?\uff1f\u061f\u037e",
+    "comma": ",\uff0c\u3001\u060c;\uff1b\u061b",
+    "quote": '"\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\uff02\u2039\u203a',
+    "colon": ":\uff1a",
+}
+"""Marks that are counted, and how they are written."""
+_MARK = {character: place for place, kind in enumerate(MARKS.values()) for character in kind}
+_ANY_MARK = re.compile(f"[{''.join(map(re.escape, _MARK))}]")
+_WORD = re.compile(rf"{KATAKANA}|(?:(?!{SIGN}|{KATAKANA})[^\W\d_])+|(?:{SIGN})+")
+_LETTERS = 24  # of a word that are looked at
+_SHORTEST = 3  # letters of a name
+_TRIGRAMS = np.int64(1 << 24)
+_DIGITS = 18  # of a number that are compared, the last ones
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """So many values of each of N rows, one behind the other: those of row n end at `ends[n + 1]`."""
+
+    values: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+        """From the values of each row, which fit an int64."""
+        ends = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=ends[1:])
+        return cls(np.array([value for row in rows for value in row], np.int64), ends)
+
+    def counts(self, rows: np.ndarray) -> np.ndarray:
+        """How many values some rows have, int64 [n]."""
+        return self.ends[rows + 1] - self.ends[rows]
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values of some rows, int64 [n], one row after the other; and for each the place of its row
+        among these."""
+        counts = self.counts(rows)
+        owner = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.values[self.ends[rows][owner] + within], owner
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What N sentences look like.
+
+    Attributes:
+        lengths: float32 [N], in characters.
+        marks: float32 [N, len(MARKS)], how often each mark is there.
+        numbers: Those in digits, see `text.numbers`.
+        trigrams: Three letters of a word in lower-case Latin letters, each once, ascending, as a number; a
+            space stands before and after the word.
+        names: The places, in `name_trigrams`, of words that begin with a capital inside the sentence.
+        name_trigrams: The trigrams of those words.
+    """
+
+    lengths: np.ndarray
+    marks: np.ndarray
+    numbers: Ragged
+    trigrams: Ragged
+    names: Ragged
+    name_trigrams: Ragged
+
+    @cached_property
+    def trigram_keys(self) -> np.ndarray:
+        """Each sentence's trigrams, behind its number; int64, ascending."""
+        inside = self.trigrams
+        rows = np.arange(len(inside.ends) - 1)
+        return np.repeat(rows, np.diff(inside.ends)) * _TRIGRAMS + inside.values
+
+
+def look_at(texts: Sequence[str]) -> Sentences:
+    """Look at N sentences; takes a tenth of a millisecond for each."""
+    lengths = np.fromiter(map(len, texts), np.float32, len(texts))
+    marks = np.zeros((len(texts), len(MARKS)), np.float32)
+    digits, trigrams, names = list[list[int]](), list[list[int]](), list[list[int]]()
+    of_names = list[list[int]]()
+    known: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        for mark in _ANY_MARK.findall(text):
+            marks[row, _MARK[mark]] += 1
+        digits.append([int(one[-_DIGITS:] or 0) for one in numbers(text).elements()])
+        inside, own = set[int](), list[int]()
+        for place, word in enumerate(_WORD.findall(text)):
+            if (of_word := known.get(word)) is None:
+                of_word = known[word] = _trigrams(word)
+            inside.update(of_word)
+            if place and len(of_word) >= _SHORTEST and word[0].isupper():
+                own.append(len(of_names))
+                of_names.append(of_word)
+        trigrams.append(sorted(inside))
+        names.append(own)
+    return Sentences(lengths, marks, *(Ragged.of(rows) for rows in (digits, trigrams, names, of_names)))
+
+
+def _trigrams(word: str) -> list[int]:
+    latin = (word if word.isascii() else anyascii(word)).lower().encode()[:_LETTERS]
+    padded = b" " + latin + b" "
+    return sorted({int.from_bytes(padded[at : at + 3], "big") for at in range(len(padded) - 2)})
+
+
+def shared_numbers(own: Ragged, other: Ragged, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """How many numbers both sentences of N pairs have, float32 [N]."""
+    both = np.flatnonzero((own.counts(source) > 0) & (other.counts(target) > 0))
+    shared = np.zeros(len(source), np.float32)
+    keyed = [_numbered(*side.at(rows[both])) for side, rows in ((own, source), (other, target))]
+    shared[both] = np.bincount(_common(*keyed), minlength=len(both))
+    return shared
+
+
+def _numbered(values: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """(owner, value, how often it came before in the same owner), int64 [n, 3], sorted."""
+    order = np.lexsort((values, owner))
+    values, owner = values[order], owner[order]
+    new = np.ones(len(values), bool)
+    new[1:] = (values[1:] != values[:-1]) | (owner[1:] != owner[:-1])
+    first = np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
+    return np.stack([owner, values, np.arange(len(values)) - first], 1)
+
+
+def _common(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The owners of the rows that two arrays have in common; each has a row once."""
+    rows = np.concatenate([left, right])
+    rows = rows[np.lexsort(rows.T[::-1])]
+    return rows[1:][(rows[1:] == rows[:-1]).all(axis=1), 0]
+
+
+def missing_names(
+    names: Sentences, other: Sentences, rows: np.ndarray, others: np.ndarray, alike: float = 0.5
+) -> np.ndarray:
+    """How many names of N sentences have less than this share of their trigrams in the other sentence.
+
+    Args:
+        rows, others: int64 [N], the sentences of each pair.
+
+    Returns:
+        float32 [N].
+    """
+    name, pair = names.names.at(rows)
+    values, of_name = names.name_trigrams.at(name)
+    keys = other.trigram_keys
+    wanted = others[pair[of_name]] * _TRIGRAMS + values
+    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    there = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
+    share = np.bincount(of_name, there, len(name)) / np.maximum(np.bincount(of_name, minlength=len(name)), 1)
+    return np.bincount(pair[share < alike], minlength=len(rows)).astype(np.float32)
