@@ -49,15 +49,22 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
 
 
 def print_estimated(found: Estimation) -> None:
-    """The lines for a threshold from the scores, and the table of others."""
-    log.info("precision, recall and F1 are estimates; in parentheses: 95 % intervals")
-    best = found.best
+    """The lines for a threshold from the scores, and the table of others.
+
+    Only planted pairs tell recall. Scores alone show the translations that stand out from wrong pairs.
+    """
+    best, measured = found.best, found.recall_interval is not None
+    what = "precision, recall and F1" if measured else "precision and numbers of translations"
+    log.info("%s are estimates; in parentheses: 95 %% intervals", what)
     click.echo(f"threshold  {_threshold(best.threshold)}")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
-    interval = f"  ({_interval(found.recall_interval)})" if found.recall_interval else ""
-    click.echo(f"recall     {100 * best.recall:.2f}{interval}")
-    click.echo(f"F1         {100 * best.f1:.2f}")
-    where = "in the text" if found.recall_interval else f"that stand out among all {found.pairs}"
+    if found.recall_interval:
+        click.echo(f"recall     {100 * best.recall:.2f}  ({_interval(found.recall_interval)})")
+        click.echo(f"F1         {100 * best.f1:.2f}")
+    else:
+        share = f"{100 * best.recall:.2f}"
+        click.echo(f"kept       {share}  of the translations that stand out; recall is not known")
+    where = "in the text" if measured else f"that stand out among all {found.pairs}"
     click.echo(
         f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "
         f"(of about {best.translations:.0f} translations {where})"
@@ -67,14 +74,14 @@ def print_estimated(found: Estimation) -> None:
         back = round(share * found.planted.pairs)
         click.echo(f"planted    {back} of {found.planted.pairs} come back: {100 * share:.2f}")
     click.echo()
-    header = ["threshold", "precision", "interval", "recall", "F1", "pairs", "right"]
+    of_recall = ["recall", "F1"] if measured else ["kept"]
+    header = ["threshold", "precision", "interval", *of_recall, "pairs", "right"]
     rows = [
         [
             _threshold(step.threshold),
             f"{100 * step.precision:.2f}",
             _interval(step.precision_interval),
-            f"{100 * step.recall:.2f}",
-            f"{100 * step.f1:.2f}",
+            *(f"{100 * share:.2f}" for share in (step.recall, step.f1)[: len(of_recall)]),
             str(step.count),
             f"{step.right:.0f}",
         ]
@@ -112,13 +119,18 @@ def estimated_json(found: Estimation) -> dict[str, Any]:
             "left_out": {"empty": planted.empty, "repeated": planted.repeated},
             "copies": {"source": planted.copies[0], "target": planted.copies[1]},
         }
-    table = [_cut_json(step) for step in found.steps]
-    return _cut_json(found.best) | {"candidates": found.pairs, "planted": counts, "table": table}
+    measured = found.recall_interval is not None
+    table = [_cut_json(step, measured) for step in found.steps]
+    return _cut_json(found.best, measured) | {"candidates": found.pairs, "planted": counts, "table": table}
 
 
-def _cut_json(cut: EstimatedCut) -> dict[str, Any]:
+def _cut_json(cut: EstimatedCut, measured: bool) -> dict[str, Any]:
+    """`recall` and `f1` are null where they are not measured; `kept` is then the share that is known."""
+    figures: dict[str, Any] = _figures(cut) | {"kept": cut.recall}
+    if not measured:
+        figures |= {"recall": None, "f1": None}
     more = {"pairs": cut.count, "right": cut.right, "translations": cut.translations}
-    return _figures(cut) | {"precision_interval": list(cut.precision_interval)} | more
+    return figures | {"precision_interval": list(cut.precision_interval)} | more
 
 
 def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:

@@ -69,6 +69,17 @@ def test_planted_pairs_say_how_many_come_back(text: Path) -> None:
     assert low <= correct / len(gold) <= high
 
 
+def test_scores_alone_tell_no_recall(text: Path) -> None:
+    """Translations that score like wrong pairs cannot be counted, so recall would be too high."""
+    stores = text / "spa.emb", text / "eng.emb"
+    found = json.loads(ok(run("tune", *stores, "--json")).stdout)
+    for cut in (found, *found["table"]):
+        assert cut["recall"] is None and cut["f1"] is None and 0 < cut["kept"] <= 1
+    result = ok(run("tune", *stores))
+    assert f"kept       {100 * found['kept']:.2f}  of the translations that stand out" in result.stdout
+    assert "recall  " not in result.stdout and "F1" not in result.stdout and "recall and" not in result.stderr
+
+
 def test_what_is_printed(text: Path) -> None:
     pytest.importorskip("matplotlib")
     sides = text / "spa.txt", text / "eng.emb"  # a text is embedded on the way

@@ -22,8 +22,9 @@ class KnownThreshold(Frozen):
         encoder, fingerprint: Of the stores.
         source, target: FLORES-200 codes.
         k, margin: Of the scores.
-        precision, recall: As estimated, with the 95 % interval of precision.
-        planted: Known translations that recall was estimated with; 0: from the scores alone.
+        precision: As estimated, with its 95 % interval.
+        recall: Of known translations that were planted; None where there are none like the text's own.
+        planted: How many there are.
     """
 
     encoder: str
@@ -35,7 +36,7 @@ class KnownThreshold(Frozen):
     threshold: float
     precision: float
     precision_interval: tuple[float, float]
-    recall: float
+    recall: float | None
     planted: int
 
 

@@ -362,7 +362,7 @@ def tune(task: Task) -> dict[str, Any]:
         threshold=best.threshold,
         precision=best.precision,
         precision_interval=best.precision_interval,
-        recall=best.recall,
+        recall=best.recall if planted else None,
         planted=planted.pairs if planted else 0,
     )
     facts: dict[str, Any] = threshold.model_dump(mode="json")
