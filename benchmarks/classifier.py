@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -27,12 +27,13 @@ from encoder import MiningSet, mining_sets, news_sets
 
 from mexma_cli.classifier.features import FEATURES
 from mexma_cli.classifier.model import Classifier, features_for, write_classifiers
-from mexma_cli.classifier.pairs import Pairs, sides_of
+from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.training import examples, fit
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
-from mexma_cli.mining.match import Candidates, Matching, best_first, match
+from mexma_cli.mining.candidates import Candidates, best_first
+from mexma_cli.mining.match import Matching, match
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
 
@@ -163,7 +164,8 @@ def with_features(sets: Iterator[MiningSet], encoder: Remembered, folder: Path |
         vectors = [encoder.embed(text) for text in texts]
         neighbours = knn(vectors[0], vectors[1], K)
         found = match(neighbours, "ratio", "all")
-        pairs = Pairs(found, sides_of(neighbours, (texts[0], texts[1]), encoder.embed))
+        sides = (partial(iter, texts[0]), partial(iter, texts[1]))
+        pairs = Pairs(found, known_of(neighbours, sides, encoder.embed))
         values = examples(pairs, names)
         rows = zip(found.source.tolist(), found.target.tolist(), strict=True)
         correct = np.array([pair in gold for pair in rows])

@@ -34,6 +34,7 @@ ROOMS = [
     "training",
     "objectives",
     "align",
+    "classifier",
     "mining",
     "knn",
     "encoder",

@@ -88,7 +88,7 @@ def spread_of(pairs: Pairs, names: tuple[str, ...]) -> Spread:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.
     """
     found, (source, target) = pairs.candidates, pairs.sides
-    rows = len(source.ids), len(target.ids)
+    rows = source.lists.count, target.lists.count
     best = np.flatnonzero(Matching("max", rows).taken(found))
     best = best[: max(_LEAST, min(_BEST, min(rows) // _SHARE))]
     second = np.flatnonzero(pairs.ranks[0] == 2)
@@ -140,7 +140,6 @@ def _between(low: float, high: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 @feature("margin", "ratio margin above that of second neighbours, in their spreads", "vectors", "rivals")
-@feature("margin place", "ratio margin from second neighbours (0) to the best pairs (1)", "vectors", "gap")
 def _margin(pairs: Pairs) -> np.ndarray:
     return pairs.margins
 
@@ -197,11 +196,6 @@ def _shorter(pairs: Pairs) -> np.ndarray:
 @feature("numbers differ", "numbers that one side alone has")
 def _numbers(pairs: Pairs) -> np.ndarray:
     return np.log1p(sum(pairs.numbers))
-
-
-@feature("numbers contradict", "numbers of one side with another number on the other")
-def _contradiction(pairs: Pairs) -> np.ndarray:
-    return np.log1p(np.minimum(*pairs.numbers))
 
 
 @feature("numbers missing", "by how many numbers one side has more")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.classifier.features import FEATURES, Needs, columns, spread_of
-from mexma_cli.classifier.pairs import Pairs
+from mexma_cli.classifier.pairs import Pairs, Side
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.match import Candidates, Matching, best_first
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.candidates import Candidates, SortedPairs
+from mexma_cli.mining.lists import Sides
+from mexma_cli.mining.match import match, taken_of
+from mexma_cli.store.spool import parts
 
 WEIGHTS = Path(__file__).with_name("weights.json")
 """Those that come with the package: one classifier for each of `Needs`."""
@@ -48,15 +52,17 @@ class Classifier:
     coefficients: tuple[float, ...]
     intercept: float
 
-    def probabilities(self, pairs: Pairs) -> np.ndarray:
-        """float32 [N], of all candidates of two texts, sorted by margin, best first, so that the texts
-        themselves say what is usual in them."""
+    def scored(self, pairs: Pairs) -> Iterator[Candidates]:
+        """All candidates, in blocks, with their probabilities as scores.
+
+        Args:
+            pairs: All candidates of two texts, sorted by margin, best first, so that the texts themselves say
+                what is usual in them.
+        """
         spread = spread_of(pairs, self.features)
-        found = np.empty(len(pairs), np.float32)
-        for start in range(0, len(pairs), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            found[part] = self.of(columns(pairs.take(part), self.features, spread))
-        return found
+        for part in parts(len(pairs), _AT_ONCE):
+            some = pairs.take(part)
+            yield replace(some.candidates, scores=self.of(columns(some, self.features, spread)))
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """float32 [N], from features float32 [N, features]."""
@@ -65,12 +71,18 @@ class Classifier:
         return (1 / (1 + np.exp(-logit.clip(-50, 50)))).astype(np.float32)
 
 
-def one_to_one(pairs: Pairs, probabilities: np.ndarray) -> Candidates:
-    """The most probable pairs, best first, each row in one pair at most; their scores are probabilities."""
-    found = pairs.candidates
-    scored = best_first(Candidates(probabilities, found.source, found.target, found.cosines))
-    rows = len(pairs.sides[0].ids), len(pairs.sides[1].ids)
-    return scored.take(Matching("max", rows).taken(scored))
+def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:
+    """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
+
+    Every neighbour of every row is a candidate.
+
+    Raises:
+        MexmaError: The temporary disk is full, or a file of neighbours is damaged.
+    """
+    found = SortedPairs()
+    for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
+        found.add(some)
+    return taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
 
 
 def read_classifiers(path: Path = WEIGHTS) -> dict[str, Classifier]:

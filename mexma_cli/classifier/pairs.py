@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,8 +11,13 @@ import numpy as np
 from mexma_cli.classifier.sentences import Sentences, look_at, missing_names, shared_numbers
 from mexma_cli.classifier.words import Embed, Words, unexplained, words_of
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.margin import margin, means
-from mexma_cli.mining.match import Candidates, rank_of
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.lists import Lists, Sides, means_of, sides_of
+from mexma_cli.mining.margin import margin
+from mexma_cli.mining.match import rank_of
+
+Texts = tuple[Callable[[], Iterable[str]], Callable[[], Iterable[str]]]
+"""Of source and target, what gives the sentences of all rows; it is called twice at most."""
 
 
 @dataclass(frozen=True)
@@ -20,40 +25,37 @@ class Side:
     """What is known of the rows of one text.
 
     Attributes:
-        cosines, ids: Of each row's neighbours, float32 and int64 [rows, k].
+        lists: Their neighbours.
         means: float32 [rows], the mean cosines of the neighbourhoods.
         sentences: None: features of text are not wanted, or cannot be had.
         words: None: those of words are not.
     """
 
-    cosines: np.ndarray
-    ids: np.ndarray
+    lists: Lists
     means: np.ndarray
     sentences: Sentences | None = None
     words: Words | None = None
 
 
-def sides_of(
-    neighbours: Neighbours,
-    texts: tuple[Sequence[str], Sequence[str]] | None = None,
-    embed: Embed | None = None,
+def known_of(
+    neighbours: Neighbours | Sides, texts: Texts | None = None, embed: Embed | None = None
 ) -> tuple[Side, Side]:
     """Both sides of two texts.
 
     Args:
-        neighbours: Of the texts' rows.
-        texts: The sentences of all rows.
         embed: The encoder of the vectors, for words.
+
+    Raises:
+        MexmaError: The temporary disk is full, or a file of neighbours or sentences is damaged.
     """
-    own, other = means(neighbours)
-    source = Side(neighbours.forward_scores, neighbours.forward_ids, own)
-    target = Side(neighbours.backward_scores, neighbours.backward_ids, other)
+    lists = sides_of(neighbours)
+    source, target = (Side(one, means_of(one)) for one in lists)
     if texts is None:
         return source, target
-    first, second = words_of(texts, embed) if embed else (None, None)
+    first, second = words_of((texts[0](), texts[1]()), embed) if embed else (None, None)
     return (
-        replace(source, sentences=look_at(texts[0]), words=first),
-        replace(target, sentences=look_at(texts[1]), words=second),
+        replace(source, sentences=look_at(texts[0]()), words=first),
+        replace(target, sentences=look_at(texts[1]()), words=second),
     )
 
 
@@ -87,8 +89,8 @@ class Pairs:
         return self._above(own, other, source, target), self._above(other, own, target, source)
 
     def _above(self, own: Side, other: Side, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        ids = own.ids[rows]
-        margins = margin(own.cosines[rows], own.means[rows][:, None], other.means[ids])
+        cosines, ids = own.lists.at(rows)
+        margins = margin(cosines, own.means[rows][:, None], other.means[ids])
         margins = np.where((ids == others[:, None]) | (ids < 0), np.float32(-np.inf), margins)
         best = margins.max(axis=1, initial=-np.inf)
         return np.where(np.isfinite(best), self.margins - best, np.float32(0))
@@ -98,7 +100,7 @@ class Pairs:
         """Of the target among the source's neighbours, and the other way round: 1 is the nearest, 0 none."""
         own, other = self.sides
         source, target = self.candidates.source, self.candidates.target
-        return rank_of(own.ids[source], target), rank_of(other.ids[target], source)
+        return rank_of(own.lists.at(source)[1], target), rank_of(other.lists.at(target)[1], source)
 
     @property
     def sentences(self) -> tuple[Sentences, Sentences]:

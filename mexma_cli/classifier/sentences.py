@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from anyascii import anyascii
 
+from mexma_cli.classifier.ragged import Ragged, RaggedSpool
+from mexma_cli.store.spool import Spool
 from mexma_cli.text.numbers import numbers
 from mexma_cli.text.unspaced import KATAKANA, SIGN
 
@@ -23,37 +25,12 @@ MARKS = {
 _MARK = {character: place for place, kind in enumerate(MARKS.values()) for character in kind}
 _ANY_MARK = re.compile(f"[{''.join(map(re.escape, _MARK))}]")
 _WORD = re.compile(rf"{KATAKANA}|(?:(?!{SIGN}|{KATAKANA})[^\W\d_])+|(?:{SIGN})+")
+_LINES = 1 << 12
+_KNOWN = 1 << 18  # words whose trigrams are remembered
 _LETTERS = 24  # of a word that are looked at
 _SHORTEST = 3  # letters of a name
 _TRIGRAMS = np.int64(1 << 24)
 _DIGITS = 18  # of a number that are compared, the last ones
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """So many values of each of N rows, one behind the other: those of row n end at `ends[n + 1]`."""
-
-    values: np.ndarray
-    ends: np.ndarray
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
-        """From the values of each row, which fit an int64."""
-        ends = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=ends[1:])
-        return cls(np.array([value for row in rows for value in row], np.int64), ends)
-
-    def counts(self, rows: np.ndarray) -> np.ndarray:
-        """How many values some rows have, int64 [n]."""
-        return self.ends[rows + 1] - self.ends[rows]
-
-    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The values of some rows, int64 [n], one row after the other; and for each the place of its row
-        among these."""
-        counts = self.counts(rows)
-        owner = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.values[self.ends[rows][owner] + within], owner
 
 
 @dataclass(frozen=True)
@@ -77,36 +54,49 @@ class Sentences:
     names: Ragged
     name_trigrams: Ragged
 
-    @cached_property
-    def trigram_keys(self) -> np.ndarray:
-        """Each sentence's trigrams, behind its number; int64, ascending."""
-        inside = self.trigrams
-        rows = np.arange(len(inside.ends) - 1)
-        return np.repeat(rows, np.diff(inside.ends)) * _TRIGRAMS + inside.values
 
+def look_at(texts: Iterable[str]) -> Sentences:
+    """Look at N sentences: takes a tenth of a millisecond for each, and keeps what it finds on disk.
 
-def look_at(texts: Sequence[str]) -> Sentences:
-    """Look at N sentences; takes a tenth of a millisecond for each."""
-    lengths = np.fromiter(map(len, texts), np.float32, len(texts))
-    marks = np.zeros((len(texts), len(MARKS)), np.float32)
-    digits, trigrams, names = list[list[int]](), list[list[int]](), list[list[int]]()
-    of_names = list[list[int]]()
+    Raises:
+        MexmaError: The temporary disk is full.
+    """
+    lengths, all_marks = Spool(np.float32), Spool(np.float32)
+    spools = [RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)]
+    of_names = spools[-1]
     known: dict[str, list[int]] = {}
-    for row, text in enumerate(texts):
-        for mark in _ANY_MARK.findall(text):
-            marks[row, _MARK[mark]] += 1
-        digits.append([int(one[-_DIGITS:] or 0) for one in numbers(text).elements()])
-        inside, own = set[int](), list[int]()
-        for place, word in enumerate(_WORD.findall(text)):
-            if (of_word := known.get(word)) is None:
-                of_word = known[word] = _trigrams(word)
-            inside.update(of_word)
-            if place and len(of_word) >= _SHORTEST and word[0].isupper():
-                own.append(len(of_names))
-                of_names.append(of_word)
-        trigrams.append(sorted(inside))
-        names.append(own)
-    return Sentences(lengths, marks, *(Ragged.of(rows) for rows in (digits, trigrams, names, of_names)))
+    for block in _blocks(texts):
+        marks = np.zeros((len(block), len(MARKS)), np.float32)
+        digits, trigrams, names = list[list[int]](), list[list[int]](), list[list[int]]()
+        new: list[list[int]] = []
+        for row, text in enumerate(block):
+            for mark in _ANY_MARK.findall(text):
+                marks[row, _MARK[mark]] += 1
+            digits.append([int(one[-_DIGITS:] or 0) for one in numbers(text).elements()])
+            inside, own = set[int](), list[int]()
+            for place, word in enumerate(_WORD.findall(text)):
+                if (of_word := known.get(word)) is None:
+                    of_word = known[word] = _trigrams(word)
+                inside.update(of_word)
+                if place and len(of_word) >= _SHORTEST and word[0].isupper():
+                    own.append(of_names.rows + len(new))
+                    new.append(of_word)
+            trigrams.append(sorted(inside))
+            names.append(own)
+        lengths.write(np.fromiter(map(len, block), np.float32, len(block)))
+        all_marks.write(marks.reshape(-1))
+        for spool, rows in zip(spools, (digits, trigrams, names, new), strict=True):
+            spool.write(rows)
+        if len(known) > _KNOWN:
+            known.clear()
+    ragged = (spool.ragged() for spool in spools)
+    return Sentences(lengths.array(), all_marks.array().reshape(-1, len(MARKS)), *ragged)
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(texts)
+    while block := list(islice(rest, _LINES)):
+        yield block
 
 
 def _trigrams(word: str) -> list[int]:
@@ -154,9 +144,11 @@ def missing_names(
     """
     name, pair = names.names.at(rows)
     values, of_name = names.name_trigrams.at(name)
-    keys = other.trigram_keys
-    wanted = others[pair[of_name]] * _TRIGRAMS + values
+    sentences, place_of = np.unique(others, return_inverse=True)
+    there, of_sentence = other.trigrams.at(sentences)
+    keys = of_sentence * _TRIGRAMS + there
+    wanted = place_of[pair[of_name]] * _TRIGRAMS + values
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    there = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
-    share = np.bincount(of_name, there, len(name)) / np.maximum(np.bincount(of_name, minlength=len(name)), 1)
+    shared = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
+    share = np.bincount(of_name, shared, len(name)) / np.maximum(np.bincount(of_name, minlength=len(name)), 1)
     return np.bincount(pair[share < alike], minlength=len(rows)).astype(np.float32)

@@ -16,7 +16,7 @@ def examples(pairs: Pairs, names: tuple[str, ...]) -> np.ndarray:
     """The features of all candidates of two texts, float32 [N, features].
 
     Args:
-        pairs: As `Classifier.probabilities` takes them.
+        pairs: As `Classifier.scored` takes them.
     """
     return columns(pairs, names, spread_of(pairs, names))
 

@@ -62,8 +62,8 @@ def print_estimated(found: Estimation) -> None:
         click.echo(f"recall     {100 * best.recall:.2f}  ({_interval(found.recall_interval)})")
         click.echo(f"F1         {100 * best.f1:.2f}")
     else:
-        share = f"{100 * best.recall:.2f}"
-        click.echo(f"kept       {share}  of the translations that stand out; recall is not known")
+        kept = f"{100 * best.recall:.2f}"
+        click.echo(f"kept       {kept}  of the translations that stand out; recall is not known")
     where = "in the text" if measured else f"that stand out among all {found.pairs}"
     click.echo(
         f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "

@@ -19,6 +19,9 @@ SELECTION = "Selection options"
 class MineSettings(SearchSettings, ScoreSettings):
     """Which pairs come out."""
 
+    score: Annotated[Literal["margin", "probability"], Option(SCORING)] = "margin"
+    """probability: that a pair is a translation, judged by its ratio margin and its text (lengths, numbers,
+    names, words); best pairs first, each sentence used once."""
     retrieval: Annotated[Retrieval | Literal["all"], Option(SCORING, values=get_args(Retrieval))] = "max"
     """max: best pairs first, each sentence used once. intersect: pairs that are best for both sides. forward:
     the best target of every source. backward: the best source of every target."""

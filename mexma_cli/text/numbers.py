@@ -62,6 +62,12 @@ class _Number(NamedTuple):
         return bool((self.keys | self.scaled) & (other.keys | other.scaled))
 
 
+def numbers(sentence: str) -> Counter[str]:
+    """How often each number is in a sentence: its digits, with the word for a large number behind it; dates
+    and times are the numbers in them."""
+    return _in_parts(list(_numbers(sentence)), 0)
+
+
 def shared_numbers(source: str, target: str) -> float:
     """The share of the numbers on both sides, of those on the side that has fewer; 1 where a side has none.
 

@@ -22,6 +22,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
+from mexma_cli.stages.mine.probable import check_probable, probable_pairs
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -120,6 +121,12 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
+    probable = settings.score == "probability"
+    if probable:
+        within = documents is not None or (
+            isinstance(neighbours, KnownLists) and neighbours.documents is not None
+        )
+        check_probable(settings, one_text, within)
     clock, stores = Clock(), (source, target)
     if not isinstance(neighbours, KnownLists):
         if neighbours is None:
@@ -136,7 +143,10 @@ def mine(
         neighbours = KnownLists(sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall)
     sides, counts, twins = neighbours.sides, neighbours.counts, None
     matching = settings.margin, settings.retrieval, settings.least
-    if documents is not None:
+    if probable:
+        with clock("probabilities"):
+            found = probable_pairs(stores, sides, settings)
+    elif documents is not None:
         with clock("documents"):
             own, other = documents.filter(stores, keep)
             counts, twins = (own.counts, other.counts), (own.twin, other.twin)

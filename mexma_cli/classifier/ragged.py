@@ -1,0 +1,58 @@
+"""Rows of different lengths in one array, which may be memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.store.spool import Spool
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """So many values of each of N rows, one behind the other: those of row n end at `ends[n + 1]`."""
+
+    values: np.ndarray
+    ends: np.ndarray
+
+    def counts(self, rows: np.ndarray) -> np.ndarray:
+        """How many values some rows have, int64 [n]."""
+        return self.ends[rows + 1] - self.ends[rows]
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values of some rows, int64 [n], one row after the other; and for each the place of its row
+        among these."""
+        counts = self.counts(rows)
+        owner = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.values[self.ends[rows][owner] + within], owner
+
+
+class RaggedSpool:
+    """Rows that are appended to temporary files.
+
+    Raises:
+        MexmaError: `write` finds the temporary disk full.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self._values, self._ends = Spool(dtype), Spool(np.int64)
+        self._ends.write(np.zeros(1, np.int64))
+
+    def write(self, rows: Sequence[Sequence[int]]) -> None:
+        """Append the values of each row."""
+        start = self._values.rows
+        self._values.write(np.array([value for row in rows for value in row], np.int64))
+        self._ends.write(start + np.cumsum([len(row) for row in rows], dtype=np.int64))
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return self._ends.rows - 1
+
+    def ragged(self) -> Ragged:
+        """All of them, memory-mapped."""
+        return Ragged(self._values.array(), self._ends.array())

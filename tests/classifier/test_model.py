@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.classifier import model
+from mexma_cli.classifier.features import FEATURES, columns, feature, spread_of
+from mexma_cli.classifier.model import (
+    Classifier,
+    bundled,
+    features_for,
+    probable,
+    read_classifiers,
+    write_classifiers,
+)
+from mexma_cli.classifier.pairs import Pairs, known_of
+from mexma_cli.classifier.training import fit
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.match import match
+
+ROWS = 60
+
+
+def two_texts() -> tuple[Neighbours, list[str], list[str]]:
+    """Rows n of both sides are translations, though the vectors of every fifth are nearer to the next row."""
+    random = np.random.default_rng(0)
+    own = random.standard_normal((ROWS, 16)).astype(np.float32)
+    other = own + 0.9 * random.standard_normal(own.shape).astype(np.float32)
+    for row in range(0, ROWS - 1, 5):
+        other[[row, row + 1]] = other[[row, row]] + 0.1 * random.standard_normal((2, 16)).astype(np.float32)
+    sources = [f"Zeile {row * 7 + 100} von Annette{'x' * (row % 9)}" for row in range(ROWS)]
+    targets = [f"line {row * 7 + 100} by Annette{'x' * (row % 9)}" for row in range(ROWS)]
+    return knn(own, other, 4), sources, targets
+
+
+def texts_of(*sides: list[str]) -> tuple[partial[object], partial[object]]:
+    return partial(iter, sides[0]), partial(iter, sides[1])
+
+
+def right(found: object) -> int:
+    return int((found.source == found.target).sum())  # type: ignore[attr-defined]
+
+
+def test_text_decides_where_vectors_cannot() -> None:
+    near, *texts = two_texts()
+    sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
+    found = probable(bundled()["text"], near, sides)
+    assert right(found) > right(match(near)) + 3
+    assert len(set(found.source)) == len(set(found.target)) == len(found)
+    assert (np.diff(found.scores) <= 0).all() and 0 <= found.scores.min() <= found.scores.max() <= 1
+
+
+def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, *texts = two_texts()
+    sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
+    whole = probable(bundled()["text"], near, sides)
+    monkeypatch.setattr(model, "_AT_ONCE", 7)
+    for name in ("scores", "source", "target"):
+        np.testing.assert_array_equal(
+            getattr(probable(bundled()["text"], near, sides), name), getattr(whole, name)
+        )
+
+
+def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:
+    """A language that is twice as long, and has two commas for each, is no less probable."""
+    near, *texts = two_texts()
+    longer = [f"{text} {text}, ja," for text in texts[0]]
+    values = []
+    for sources in (texts[0], longer):
+        pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(sources, texts[1])))  # type: ignore[arg-type]
+        names = ("length", "comma marks")
+        found = columns(pairs, names, spread_of(pairs, names))
+        values.append(found[pairs.candidates.source == pairs.candidates.target])
+    assert np.median(values[0]) == pytest.approx(np.median(values[1]), abs=0.7) and np.median(values[1]) < 1.5
+
+
+def test_the_bundled_weights_are_of_the_features_that_there_are() -> None:
+    for needs, one in bundled().items():
+        assert set(one.features) <= set(features_for(needs))  # type: ignore[arg-type]
+        assert len(one.features) == len(one.means) == len(one.scales) == len(one.coefficients)
+    assert set(bundled()) == {"vectors", "text", "words"}
+
+
+def test_weights_are_written_and_read(tmp_path: Path) -> None:
+    one = Classifier(("margin", "length"), (1.0, 0.5), (2.0, 1.0), (3.0, -1.5), -0.25)
+    write_classifiers(tmp_path / "w.json", {"text": one}, "by hand")
+    assert read_classifiers(tmp_path / "w.json") == {"text": one}
+    content = json.loads((tmp_path / "w.json").read_text())
+    assert content["classifiers"]["text"]["features"][1] == {
+        "name": "length", "mean": 0.5, "scale": 1.0, "coefficient": -1.5,
+    }  # fmt: skip
+    np.testing.assert_allclose(one.of(np.array([[3, 1.5]], np.float32)), 1 / (1 + np.exp(-1.25)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"classifiers": {"text": {}}}', '{"classifiers": []}'])
+def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "w.json").write_text(content)
+    with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
+        read_classifiers(tmp_path / "w.json")
+
+
+def test_a_feature_that_nobody_registered_is_named(tmp_path: Path) -> None:
+    write_classifiers(
+        tmp_path / "w.json", {"text": Classifier(("glossary",), (0.0,), (1.0,), (1.0,), 0.0)}, ""
+    )
+    with pytest.raises(MexmaError, match="feature 'glossary'"):
+        read_classifiers(tmp_path / "w.json")
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="there is a feature 'length' already"):
+        feature("length", "again")(lambda pairs: pairs.margins)
+    assert "length" in FEATURES
+
+
+def test_training_finds_what_tells_translations() -> None:
+    pytest.importorskip("sklearn")
+    random = np.random.default_rng(1)
+    correct = np.arange(400) % 10 == 0
+    told, noise = np.where(correct, 3.0, 0.0) + random.standard_normal(400), random.standard_normal(400)
+    values = np.stack([told, noise], 1).astype(np.float32)
+    found = fit(("margin", "shorter"), [values[:200], values[200:]], [correct[:200], correct[200:]])
+    assert found.coefficients[0] > 1 > abs(found.coefficients[1])
+    chance = found.of(values)
+    assert chance[correct].mean() > 0.6 and chance.mean() == pytest.approx(0.1, abs=0.01)

@@ -1,0 +1,80 @@
+"""`mexma mine --score probability`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.command import fails, ok, run, write
+
+ROOT = Path(__file__).parents[2]
+GOLD = [line.split("\t") for line in (ROOT / "examples/spa-eng/gold.tsv").read_text("utf-8").splitlines()][
+    :200
+]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The first sentences of the demo that have translations, among others; as mini embeds them."""
+    folder, found = tmp_path_factory.mktemp("probable"), []
+    for side, name in enumerate(("spa", "eng")):
+        known = [pair[side] for pair in GOLD]
+        others = (ROOT / f"examples/spa-eng/{name}.txt").read_text("utf-8").splitlines()
+        text = write(folder / f"{name}.txt", *sorted({*known, *others[: 300 + 100 * side]}))
+        ok(run("embed", text, "--lang", name, "--model", "mini", "-o", folder / f"{name}.emb"))
+        found.append(folder / f"{name}.emb")
+    return found[0], found[1]
+
+
+def best_f1(lines: list[str]) -> float:
+    gold = {"\t".join(pair) for pair in GOLD}
+    every = {line for line in (ROOT / "examples/spa-eng/gold.tsv").read_text("utf-8").splitlines()}
+    right, best = 0, 0.0
+    for place, line in enumerate(lines, 1):
+        right += line.partition("\t")[2] in every
+        best = max(best, 2 * right / (place + len(gold)))
+    return best
+
+
+def test_the_classifier_finds_more_than_the_margin(stores: tuple[Path, Path]) -> None:
+    by_margin = ok(run("mine", *stores)).stdout.splitlines()
+    probable = ok(run("mine", *stores, "--score", "probability")).stdout.splitlines()
+    assert best_f1(probable) > best_f1(by_margin)
+    scores = [float(line.partition("\t")[0]) for line in probable]
+    assert scores == sorted(scores, reverse=True) and 0 < scores[-1] < scores[0] < 1
+    for column in (1, 2):
+        used = [line.split("\t")[column] for line in probable]
+        assert len(set(used)) == len(used)
+    half = ok(run("mine", *stores, "--score", "probability", "--threshold", "0.5")).stdout.splitlines()
+    assert half == [line for line, score in zip(probable, scores, strict=True) if score > 0.5]
+
+
+def test_vectors_of_another_encoder_are_said(stores: tuple[Path, Path], tiny_encoder: Path) -> None:
+    texts = [store.with_suffix(".txt") for store in stores]
+    done = ok(run("mine", *texts, "--model", tiny_encoder, "--score", "probability"))
+    assert "the classifier was trained with the vectors of mini" in done.stderr and done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--threshold", "1.06"], "threshold 1.06 is of margins"),
+        (["--margin", "distance"], "leave out --margin"),
+        (["--retrieval", "intersect"], "leave out --retrieval"),
+        (["--all-candidates"], "leave out --retrieval"),
+        (["--max-score", "1.25"], "--max-score is for margins"),
+    ],
+)
+def test_what_is_for_margins_is_refused(stores: tuple[Path, Path], options: list[str], said: str) -> None:
+    fails(run("mine", *stores, "--score", "probability", *options), 1, said)
+
+
+def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:
+    fails(run("mine", stores[0], "--score", "probability"), 1, "two different texts")
+    documents = [
+        write(store.with_suffix(".docs"), *["d"] * EmbeddingStore.open(store).rows) for store in stores
+    ]
+    done = run("mine", *stores, "--score", "probability", "--within", *documents)
+    fails(done, 1, "not for documents that are paired")
