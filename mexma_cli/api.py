@@ -84,8 +84,9 @@ def mine(
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         with_ids: Look up ranks and neighbourhood means of the pairs.
-        settings: The fields of `settings.mine.MineSettings`: `score`, `margin`, `k`, `retrieval`, `threshold`,
-            `max_score`, `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
+        settings: The fields of `settings.mine.MineSettings`: `score`, `margin`, `k`, `retrieval`,
+            `threshold`, `max_score`, `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of
+            those names.
 
     Returns:
         The pairs, from `pairs()`, with their scores, lines and sentences; and the counts of what was left
