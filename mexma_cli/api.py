@@ -226,7 +226,9 @@ def score(
     wanted = ScoreSettings.of(settings)
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
-        spoken = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
+        spoken = languages
+        if len(bitext) == 2:
+            spoken = language_of(bitext[0], languages[0]), language_of(bitext[1], languages[1])
         around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None

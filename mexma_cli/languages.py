@@ -78,6 +78,19 @@ def resolve(code: str) -> str:
     return found
 
 
+def known(code: str) -> str:
+    """As `resolve`, and ``und`` for what is no code of one language."""
+    try:
+        return resolve(code)
+    except MexmaError:
+        return UNSTATED
+
+
+def members(code: str) -> tuple[str, ...]:
+    """The FLORES-200 codes that a code of several languages means (``sh``); none for other codes."""
+    return _SEVERAL.get(re.split("[-_]", code.strip().lower())[0], ())
+
+
 def spellings(code: str) -> list[str]:
     """The codes that mean the same language as a user's code: the FLORES-200 code first, then ISO 639's.
 

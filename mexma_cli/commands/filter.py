@@ -11,7 +11,7 @@ import click
 
 from mexma_cli.commands.formats import format_epilog, format_option
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
-from mexma_cli.commands.options import languages_option, result_option, workers_option
+from mexma_cli.commands.options import result_option, workers_option, written_languages_option
 from mexma_cli.commands.rules import rule_epilog
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.settings.rules import RuleSettings
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
     metavar="FILE",
     help="Drop pairs with a sentence of this file, such as a test set (one a line or column).",
 )
-@languages_option
+@written_languages_option
 @result_option
 @format_option(otherwise="tsv; on stdout that of the input")
 @click.option(
@@ -80,6 +80,7 @@ def command(
     check_inputs(bitext)
     from mexma_cli.commands.progress import progress
     from mexma_cli.formats.bitext import format_of, formats, outputs_of
+    from mexma_cli.formats.tags import as_codes
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
     from mexma_cli.text.writing import prepare_output
 
@@ -87,7 +88,8 @@ def command(
     kind = kind or (None if to_stdout else format_of(output))
     if to_stdout and kind and formats()[kind].two_files:
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
-    files = outputs_of(output, kind, languages) if kind and formats()[kind].two_files else [output]
+    codes = as_codes(languages)
+    files = outputs_of(output, kind, codes) if kind and formats()[kind].two_files else [output]
     outputs = [] if to_stdout else [path for path in files if path]
     for other, what in ((rejects, "rejects"), (report, "report")):
         check_outputs(outputs, other, what, (*bitext, *exclude))
@@ -112,5 +114,7 @@ def _tell(found: Filtered, limits: dict[str, float]) -> None:
     rows = [
         [reason, f"{count:,}", RULES[reason].says(limits[reason])] for reason, count in found.dropped.items()
     ]
+    for reason, count in found.left_out.items():
+        log.info("left out: %s (%s)", reason, f"{count:,}")
     for line, row in zip(aligned([row[:2] for row in rows], 1) if rows else (), rows, strict=True):
         log.info("%s  %s", line, row[2])

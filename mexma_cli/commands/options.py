@@ -65,12 +65,17 @@ def workers_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
-def languages_option(command: Command) -> Command:
-    """Add --source-lang and --target-lang, which the command gets as `languages`, FLORES-200 codes."""
+def languages_option(command: Command, resolved: bool = True) -> Command:
+    """Add --source-lang and --target-lang, which the command gets as `languages`.
+
+    Args:
+        resolved: As FLORES-200 codes; else as they are written, for files with tags.
+    """
 
     @functools.wraps(command)
     def gathered(*, source_lang: str, target_lang: str, **options: Any) -> Any:
-        return command(languages=(resolve(source_lang), resolve(target_lang)), **options)
+        written = (source_lang, target_lang)
+        return command(languages=tuple(map(resolve, written)) if resolved else written, **options)
 
     for side in ("target", "source"):
         option = click.option(
@@ -84,6 +89,7 @@ def languages_option(command: Command) -> Command:
     return cast(Command, gathered)
 
 
+written_languages_option = functools.partial(languages_option, resolved=False)
 report_option = click.option(
     "--report",
     type=click.Path(path_type=Path),

@@ -14,10 +14,10 @@ from mexma_cli.commands.inputs import check_inputs, is_json, progress_bar, tsv_o
 from mexma_cli.commands.options import (
     encoder_options,
     json_lines_option,
-    languages_option,
     no_verify_option,
     result_option,
     scoring_option,
+    written_languages_option,
 )
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.mining.margin import MARGINS
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 @click.option("--scores-only", is_flag=True, help="Print one score a line, without the pair.")
 @json_lines_option
 @result_option
-@languages_option
+@written_languages_option
 @encoder_options
 @no_verify_option
 def command(
@@ -89,7 +89,8 @@ def command(
     as_json = is_json(output, as_json)
     if as_json and scores_only:
         raise click.UsageError("--scores-only prints plain numbers: leave it out, or JSON.")
-    languages = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
+    if len(bitext) == 2:
+        languages = language_of(bitext[0], languages[0]), language_of(bitext[1], languages[1])
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[settings.margin].uses_neighbourhoods:
         _answer(bitext[0], encoder, settings.margin, languages)
         return

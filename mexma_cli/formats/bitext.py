@@ -6,10 +6,13 @@ learn of it from `formats`.
 
 from __future__ import annotations
 
+import logging
 import pkgutil
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.languages import UNSTATED
+from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, Member, lines_of, read_pieces
 from mexma_cli.text.names import OTHER_FORMATS, label_of
@@ -25,6 +28,10 @@ from mexma_cli.text.names import OTHER_FORMATS, label_of
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
+log = logging.getLogger(__name__)
+
+LANGUAGES_STATED_BY = "--source-lang and --target-lang"
+"""The options of commands that take a file of pairs in any format."""
 DEFAULT = "tsv"
 """The format where nothing says another one."""
 
@@ -107,11 +114,19 @@ def _typed(name: str, value: Any) -> Any:
         return None
 
 
-class RawText(NamedTuple):
-    """The uncompressed bytes of a file that is being read, and its name in messages."""
+@dataclass(frozen=True)
+class RawText:
+    """The uncompressed bytes of a file that is being read, and its name in messages.
+
+    Attributes:
+        options: How the user of the command states the languages of the sides; empty if there is no way.
+        left_out: Counts what becomes no pair, by reason.
+    """
 
     pieces: Iterator[bytes]
     where: str
+    options: str = ""
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
         """Its lines, as by `text.lines.lines_of`."""
@@ -127,7 +142,8 @@ class Bitext(NamedTuple):
 
     Attributes:
         kind: The format's name.
-        languages: FLORES-200 codes of source and target, as far as they are known.
+        languages: FLORES-200 codes of source and target, as far as they are known; tags of the file where
+            they are no such codes, or regions of one language.
         records: The pairs, with their lines.
     """
 
@@ -190,7 +206,8 @@ class BitextFormat(ABC):
         """Begin to read a file, or two where the sides have one each.
 
         Args:
-            languages: FLORES-200 codes of the sides that are wanted, as far as they are stated.
+            languages: Codes of the sides that are wanted, as far as they are stated: FLORES-200 codes, or as
+                the user wrote them for formats that tell the sides apart by them.
 
         Raises:
             MexmaError: It is of another format or damaged; now, or when the pairs come.
@@ -276,24 +293,41 @@ def outputs_of(
 
 
 def open_pairs(
-    *paths: str | Path | Member, languages: tuple[str, str] = (UNSTATED, UNSTATED), kind: str | None = None
+    *paths: str | Path | Member,
+    languages: tuple[str, str] = (UNSTATED, UNSTATED),
+    kind: str | None = None,
+    options: str = "",
+    left_out: Counter[str] | None = None,
 ) -> Bitext:
     """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin.
 
     Args:
-        languages: FLORES-200 codes of the sides that are wanted, as far as they are stated.
+        languages: Codes of the sides that are wanted as the user wrote them, as far as they are stated; a
+            format that tells the sides apart by languages looks for them among its tags.
         kind: The format's name; None: as the first bytes say, and TSV where they say nothing.
+        options: How the user of the command states the languages, for hints.
+        left_out: Counts what becomes no pair, by reason; None: the log says it when all pairs are read.
 
     Raises:
-        MexmaError: It cannot be read, now or on the way, or is of another format.
+        MexmaError: It cannot be read, now or on the way, or is of another format; a code is unknown.
     """
-    texts = [RawText(read_pieces(path, label_of(path)), label_of(path)) for path in paths]
+    counts: Counter[str] = Counter() if left_out is None else left_out
+    texts = [RawText(read_pieces(path, label_of(path)), label_of(path), options, counts) for path in paths]
     if len(texts) == 2:
         kind = next(name for name, found in formats().items() if found.two_files)
     elif kind is None:
         start, pieces = b"", texts[0].pieces
-        while len(start) < LINE_LIMIT and b"\n" not in start and (piece := next(pieces, b"")):
+        while len(start) < LINE_LIMIT and b"\n" not in start.lstrip() and (piece := next(pieces, b"")):
             start += piece
-        texts = [RawText(chain([start], pieces), texts[0].where)]
+        texts = [replace(texts[0], pieces=chain([start], pieces))]
         kind = next((name for name, found in formats().items() if found.recognises(start)), DEFAULT)
-    return formats()[kind].read(*texts, languages=languages)
+    format_ = formats()[kind]
+    wanted = languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
+    found = format_.read(*texts, languages=wanted)
+    return found if left_out is not None else found._replace(records=_told(found.records, texts[0]))
+
+
+def _told(records: Iterator[Record], text: RawText) -> Iterator[Record]:
+    yield from records
+    for reason, count in text.left_out.items():
+        log.warning("%s: left out: %s (%s)", text.where, reason, f"{count:,}")

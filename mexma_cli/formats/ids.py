@@ -7,9 +7,12 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.formats.headers import columns_of
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.names import document_id, label_of
+
+log = logging.getLogger(__name__)
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,9 @@ def read_id_pairs(
     hint, unknown, number = "each line must be: source id TAB target id", list[MexmaError](), 0
     for number, line in enumerate(read_lines(path), 1):
         names = line.split("\t")
+        if number == 1 and names[0] not in ids[0] and columns_of(names):
+            log.warning("%s: left out: header line (1)", where)
+            continue
         if len(names) != 2:
             found = counted(len(names), "tab-separated field")
             raise MexmaError(f"{where}, line {number}: {found}, expected 2 (source id, target id)", hint)

@@ -20,7 +20,7 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
-from mexma_cli.formats.tsv import shortened
+from mexma_cli.formats.tsv import BLANK, shortened
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -69,12 +69,18 @@ def _records(text: RawText) -> Iterator[Record]:
         MexmaError: A line that is no such object.
     """
     for number, line in enumerate(text.lines(), 1):
+        if not line.strip():
+            text.left_out[BLANK] += 1
+            continue
         try:
             found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
         except (ValueError, RecursionError):
             found = None
         sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
-        texts = [text for text in sides if isinstance(text, str) and not _SURROGATES.search(text)]
+        texts = [side for side in sides if isinstance(side, str)]
+        if len(texts) == 2 and any(map(_SURROGATES.search, texts)):
+            text.left_out["lines with half a character (a lone surrogate)"] += 1
+            continue
         if len(texts) < 2:
             raise MexmaError(
                 f"{text.where}, line {number}: not an object with the texts `source` and `target`: "

@@ -76,7 +76,7 @@ class Parquet(BitextFormat):
         MexmaError: pyarrow is not installed, or the file is damaged or has no texts `source` and `target`.
         """
         require("pyarrow", "parquet", "Parquet")
-        return Bitext(self.name, languages, ((None, pair) for pair in _read(*texts[0])))
+        return Bitext(self.name, languages, ((None, pair) for pair in _read(texts[0].pieces, texts[0].where)))
 
 
 def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,8 +26,9 @@ from mexma_cli.formats.bitext import (
     bitext_format,
     pair_of,
 )
+from mexma_cli.formats.tags import NO_SIDE, AmbiguousError, Side, as_codes, choose
 from mexma_cli.formats.tsv import parsed, shortened, shown
-from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.languages import UNSTATED, known
 from mexma_cli.text.lines import LINE_LIMIT
 
 if TYPE_CHECKING:
@@ -37,20 +37,28 @@ if TYPE_CHECKING:
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CODES = ("bpt", "ept", "ph", "it", "ut")
 """Elements in a segment whose text is formatting, and none of the sentence."""
+_BREAKS = ("lb", "x-lb", "br", "x-br")
+"""Types of such elements that break a line."""
+_BREAK = re.compile(r"<br\b", re.IGNORECASE)
 _STEP = 1 << 16
+_WAITING = 10_000
+"""Units that may come before the first one with all sides."""
 _LONGEST = 16 << 20
 """Bytes in which a unit ends: expat holds what has begun, and looks at it again and again."""
 _DEEPEST = 100
 """Elements around one; expat remembers all that are open."""
+_NAMED = 12
+"""Tags that a message names."""
 _LANGUAGES = 1000
-"""Languages in a unit, and those that a message may name."""
+"""Languages in a unit, and those that are remembered."""
 _DECLARED = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'<>]*)[\"']")
 _EXPATS = frozenset({"utf-8", "utf-16", "iso8859-1", "ascii"})
 """The encodings that expat knows itself, as Python calls them."""
 _NO_CHARSETS = frozenset({"charmap", "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Python's codecs of text in which no document is."""
 DIGITS = 6
-_UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
+_UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<", b"<\0?\0", b"\0<\0?")
+_BEGUN = re.compile(rb"<!--|<!DOCTYPE\s")
 
 
 _START = 1 << 10
@@ -73,7 +81,15 @@ class Tmx(BitextFormat):
     about = "TMX 1.4, with the score as property x-score"
     changes = "characters that XML forbids were removed"
     by_language = True
-    magic = (b"<?xml", b"<tmx", b"<!DOCTYPE tmx", codecs.BOM_UTF8 + b"<", *_UTF16)
+
+    def recognises(self, start: bytes) -> bool:
+        """White space and comments may stand before the root; a line of TSV has a tab."""
+        if start.startswith(_UTF16):
+            return True
+        start = start.removeprefix(codecs.BOM_UTF8).lstrip()
+        return start.startswith((b"<?xml", b"<tmx")) or bool(
+            _BEGUN.match(start) and b"\t" not in start.partition(b"\n")[0]
+        )
 
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
@@ -107,9 +123,9 @@ class Tmx(BitextFormat):
             MexmaError: It is no TMX, not well formed, has entities of its own, a segment of more than
                 `LINE_LIMIT` characters, or not both languages; or more, and they are not stated.
         """
-        ((pieces, where),) = texts
-        reader = _Reader(where, languages)
-        pairs = reader.pairs(pieces)
+        (text,) = texts
+        reader = _Reader(text, languages)
+        pairs = reader.pairs(text.pieces)
         first = list(islice(pairs, 1))  # which says the languages
         return Bitext(self.name, reader.languages, ((None, pair) for pair in chain(first, pairs)))
 
@@ -117,18 +133,27 @@ class Tmx(BitextFormat):
 class _Reader:
     """Expat's events become pairs."""
 
-    def __init__(self, where: str, languages: tuple[str, str]) -> None:
-        self.languages = languages
-        self._where = where
+    def __init__(self, text: RawText, languages: tuple[str, str]) -> None:
+        self._raw, self._where = text, text.where
+        self._sides = [Side(code) for code in languages]
+        self._chosen: dict[tuple[str, ...], list[str | None]] = {}  # tags of a unit -> those of the sides
+        self._waiting: list[tuple[dict[str, str], dict[str, Any]]] = []  # units before the sides are known
         self._found: list[Pair] = []
         self._units = self._whole = 0
-        self._seen: dict[str, None] = {}  # languages, in order
+        self._seen: dict[str, None] = {}  # tags, in order
         self._segments: dict[str, str] = {}
         self._properties: dict[str, Any] = {}
+        self._tags: dict[str, str] = {}  # of the unit, in lower case -> as it is written
         self._language = self._property = self._root = ""
         self._text: list[str] | None = None  # of the segment or property that is open
+        self._code: list[str] = []  # of the element of formatting that is open
         self._length = self._codes = self._depth = 0
         self._parser: Any = None
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of source and target."""
+        return as_codes((self._sides[0].tag, self._sides[1].tag))
 
     def _begin(self, encoding: str | None) -> None:
         self._parser = parser = expat.ParserCreate(encoding)
@@ -152,16 +177,20 @@ class _Reader:
                 self._fail(f"not well-formed XML: {expat.errors.messages[error.code]}")
             yield from self._found
         if self._units and not self._whole:
-            self._fail(
-                f"no unit has both {' and '.join(self.languages)}; there are {', '.join(self._seen)}",
-                "state two of these with --source-lang and --target-lang",
+            wanted = [side.tag for side in self._sides if side.tag not in (NO_SIDE, UNSTATED)]
+            languages = (
+                f"{'both ' if len(wanted) > 1 else ''}{' and '.join(wanted)}" if wanted else "two languages"
             )
+            there = ", ".join(islice(self._seen, _NAMED)) or "no segments"
+            self._fail(f"no unit has {languages}; there are {there}", self._how(self._seen))
 
     def _steps(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """The document in small steps, in an encoding that expat knows."""
         start = b""
         while len(start) < _START and b"?>" not in start and (piece := next(pieces, b"")):
             start += piece
+        if not start.startswith(_UTF16):
+            start = start.lstrip()  # a declaration of XML may have nothing before it
         pieces = chain([start], pieces)
         declared = _DECLARED.match(start.removeprefix(codecs.BOM_UTF8))
         decoder = self._decoder(declared[1].decode("latin-1")) if declared else None
@@ -210,9 +239,9 @@ class _Reader:
             if name != "tmx":
                 self._fail(f"this is XML, and no TMX: its root is {name}")
         if name == "tu":
-            self._segments, self._properties, self._language = {}, {}, ""
+            self._segments, self._properties, self._tags, self._language = {}, {}, {}, ""
         elif name == "tuv":
-            self._language = _flores(attributes.get("xml:lang") or attributes.get("lang") or UNSTATED)
+            self._language = attributes.get("xml:lang") or attributes.get("lang") or UNSTATED
         elif name == "prop" and not self._language:
             self._property = attributes.get("type", "")
             self._text, self._length = [], 0
@@ -220,23 +249,30 @@ class _Reader:
             self._text, self._length, self._codes = [], 0, 0
         elif name in _CODES:
             self._codes += 1
+            self._code = [" "] if attributes.get("type", "").lower() in _BREAKS else []
 
     def _characters(self, text: str) -> None:
-        if self._text is None or self._codes:
+        if self._text is None:
             return
         self._length += len(text)
         if self._length > LINE_LIMIT:
             self._fail(f"a segment of more than {LINE_LIMIT:,} characters", "is it split into sentences?")
-        self._text.append(text)
+        (self._code if self._codes else self._text).append(text)
 
     def _end(self, name: str) -> None:
         self._depth -= 1
         if name in _CODES:
             self._codes -= 1
+            if self._text is not None and (self._code[:1] == [" "] or _BREAK.search("".join(self._code))):
+                self._text.append(" ")
+            self._code = []
         elif name in ("seg", "prop") and self._text is not None:
             text, self._text = "".join(self._text), None
             if name == "seg":
-                self._segments.setdefault(self._language, text)
+                tag = self._tags.setdefault(self._language.lower().replace("_", "-"), self._language)
+                if tag in self._segments:
+                    self._raw.left_out["further segments in a language of their unit"] += 1
+                self._segments.setdefault(tag, text)
                 if len(self._segments) > _LANGUAGES:
                     self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
             else:
@@ -249,32 +285,69 @@ class _Reader:
             if len(self._seen) < _LANGUAGES:
                 self._seen |= dict.fromkeys(self._segments)
             self._units += 1
-            if UNSTATED in self.languages:
-                self._choose()
-            sides = [self._segments.get(language, "") for language in self.languages]
-            self._whole += all(language in self._segments for language in self.languages)
-            self._found.append(pair_of(self._properties, *sides))
+            self._waiting.append((self._segments, self._properties))
+            if Side(UNSTATED) not in self._sides or self._choose():
+                self._found += [self._pair(*unit) for unit in self._waiting]
+                self._waiting.clear()
+            elif len(self._waiting) > _WAITING:
+                self._fail(f"none of the first {_WAITING:,} units has two languages", self._how(self._seen))
 
-    def _choose(self) -> None:
-        """The languages that are not stated, from the first unit."""
-        others = [language for language in self._segments if language not in self.languages]
-        wanted = self.languages.count(UNSTATED)
-        if len(others) != wanted:
+    def _pair(self, segments: dict[str, str], properties: dict[str, Any]) -> Pair:
+        tags = tuple(segments)
+        chosen = self._chosen.get(tags)
+        if chosen is None:
+            if len(self._chosen) > _LANGUAGES:
+                self._chosen.clear()
+            chosen = self._chosen[tags] = self._sides_among(tags)
+        if all(side.tag != NO_SIDE for side in self._sides):
+            others = len(segments) - len(chosen) + chosen.count(None)
+            if others:
+                self._raw.left_out["segments in other languages"] += others
+        self._whole += all(tag or side.tag == NO_SIDE for tag, side in zip(chosen, self._sides, strict=True))
+        return pair_of(properties, *("" if tag is None else segments[tag] for tag in chosen))
+
+    def _sides_among(self, tags: Sequence[str], sides: Sequence[Side] | None = None) -> list[str | None]:
+        try:
+            return choose(sides or self._sides, tags)
+        except AmbiguousError as error:
+            if len(error.tags) > 1:
+                message = f"a unit has {' and '.join(error.tags)}, and {error.side} means each of them"
+            else:
+                message = f"{error.side} mean the same segment, {error.tags[0]}"
+            self._fail(message, self._how(self._seen if len(error.tags) == 1 else error.tags))
+
+    def _how(self, tags: Iterable[str]) -> str:
+        """The hint that says how to state languages."""
+        listed = ", ".join(islice(tags, _NAMED))
+        if self._raw.options:
+            return f"state what is wanted of {listed}: {self._raw.options}"
+        return (
+            "`mexma filter --off all --source-lang CODE --target-lang CODE -o pairs.tsv` writes the pairs of "
+            f"two of {listed}"
+        )
+
+    def _choose(self) -> bool:
+        """Take the languages that are not stated from a unit; whether it has so many.
+
+        The same language with another region is meant, too, unless it is the other side.
+        """
+        tags = list(self._segments)
+        stated = [side if side.tag != UNSTATED else Side(NO_SIDE) for side in self._sides]
+        taken = self._sides_among(tags, stated)
+        others = [tag for tag in tags if tag not in taken]
+        wanted = self._sides.count(Side(UNSTATED))
+        if len(others) > wanted:
             self._fail(
-                f"the first unit has {', '.join(self._segments) or 'no segments'}; two languages are read",
-                "state them with --source-lang and --target-lang",
+                f"a unit has {', '.join(tags[:_NAMED])}; two languages are read", self._how(self._seen)
             )
-        source, target = ((others.pop(0) if side == UNSTATED else side) for side in self.languages)
-        self.languages = source, target
-
-
-@lru_cache(maxsize=1024)
-def _flores(tag: str) -> str:
-    """The FLORES-200 code of a language in a document; itself if it is none that is known."""
-    try:
-        return resolve(tag)
-    except MexmaError:
-        return tag
+        if len(others) < wanted or (len(stated) - wanted and not any(taken)):
+            return False
+        codes = [known(tag) for tag in (*others, *(side.tag for side in stated))]
+        self._sides = [
+            Side(tag := others.pop(0), codes.count(known(tag)) > 1) if side.tag == UNSTATED else side
+            for side in self._sides
+        ]
+        return True
 
 
 def _escaped(text: str) -> str:
@@ -292,12 +365,12 @@ def bcp47(code: str) -> str:
     """The usual BCP-47 tag of a FLORES-200 code: `fr` for `fra_Latn`, `zh-Hant` for `zho_Hant`."""
     import langcodes  # 10 ms
 
-    if code == UNSTATED:
-        return UNSTATED
+    if code == UNSTATED or known(code) != code:  # no language, or a region of one
+        return code
     tag = code.replace("_", "-")
     macro = langcodes.standardize_tag(tag, macro=True)
     for wide in (macro, langcodes.standardize_tag(tag)):
         short = langcodes.Language.get(wide, normalize=False).simplify_script().to_tag()
-        if resolve(short) == code:
+        if known(short) == code:
             return str(short)
     return tag

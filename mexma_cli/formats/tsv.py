@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -20,13 +22,20 @@ from mexma_cli.formats.bitext import (
     one_field,
     pair_of,
 )
+from mexma_cli.formats.headers import Columns, columns_of
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import LINE_LIMIT
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
+_ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
+BLANK = "blank lines"
+HEADER = "header line"
+"""Reasons for lines that are no pairs."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair)}
 """By the number of columns: the pairs of which all is written that is known."""
 _OTHERS = {
@@ -38,7 +47,8 @@ _OTHERS = {
 
 @bitext_format
 class Tsv(BitextFormat):
-    """A line a pair. Read are our files, with or without ids, LASER's, and stopes' (which quotes some)."""
+    """A line a pair. Read are our files, with or without ids, LASER's, stopes' (which quotes some), and
+    others with a header line, and CSV."""
 
     name = "tsv"
     endings = (".tsv",)
@@ -85,13 +95,70 @@ def shortened(text: str) -> str:
 
 
 def _records(text: RawText) -> Iterator[Record]:
-    columns, scored = 0, False
-    for number, line in enumerate(text.lines(), 1):
-        if number == 1:
+    columns, scored, header = 0, False, None
+    lines = text.lines()
+    for number, line in enumerate(lines, 1):
+        where = f"{text.where}, line {number}"
+        if not columns:  # the first line
+            if delimiter := _delimiter(line, text.where):
+                yield from _from_csv(chain([line], lines), delimiter, text)
+                return
             columns = line.count("\t") + 1
             scored = columns >= 3 and _number(line.partition("\t")[0]) is not None
-        where = f"{text.where}, line {number}"
-        yield line, _scored(line, columns, where) if scored else PlainPair(*_sides(line, where))
+            header = columns_of(line.split("\t"))
+            if header:
+                text.left_out[HEADER] += 1
+                continue
+        if header:
+            fields = line.split("\t")
+            if '"' in line:
+                fields = _unquoted(fields, line, fits=len(fields) == columns)
+            yield line, _of_columns(fields, header, where)
+        else:
+            yield line, _scored(line, columns, where) if scored else PlainPair(*_sides(line, where))
+
+
+def _delimiter(line: str, name: str) -> str | None:
+    """What separates the fields of CSV, by its first line; None if it is TSV."""
+    named = plain_name(name).lower().endswith(".csv")
+    if "\t" in line:
+        return "\t" if named else None
+    csv.field_size_limit(LINE_LIMIT)
+    for delimiter in (",", ";"):
+        fields = next(csv.reader([line], delimiter=delimiter), [])
+        if len(fields) > 1 and (named or columns_of(fields) or _ALL_QUOTED.match(line)):
+            return delimiter
+    return "," if named and line.startswith('"') else None
+
+
+def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[Record]:
+    """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
+    columns = None
+    try:
+        for row in rows:
+            if not any(field.strip() for field in row):
+                text.left_out[BLANK] += 1
+            elif columns:
+                yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}")
+            elif columns := columns_of(row):
+                text.left_out[HEADER] += 1
+            else:
+                scored = len(row) > 2 and _number(row[0]) is not None
+                columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
+                yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}")
+    except csv.Error as error:
+        raise MexmaError(
+            f"{text.where}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
+        ) from None
+
+
+def _of_columns(fields: Sequence[str], columns: Columns, where: str) -> Pair:
+    """A pair of a file whose columns are known."""
+    if len(fields) != columns.width:
+        raise MexmaError(f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1")
+    score = None if columns.score is None else _number(fields[columns.score])
+    return pair_of({"score": score}, fields[columns.source], fields[columns.target])
 
 
 def _scored(line: str, columns: int, where: str) -> Pair:

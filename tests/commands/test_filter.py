@@ -176,3 +176,29 @@ def test_mistakes_leave_no_file(tmp_path: Path) -> None:
     fails(filtered(path, "--format", "moses"), 2, "writes two files")
     fails(filtered(path, "--format", "tmx", "-o", tmp_path / "x.tmx"), 1, "are not stated")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["empty.tsv", "in.tsv"]
+
+
+def test_sides_of_a_memory_are_found_by_its_tags(tmp_path: Path) -> None:
+    segments = {"en-GB": "The colour is green.", "en-US": "The color is green.", "sh": "Boja je zelena."}
+    unit = "".join(f'<tuv xml:lang="{tag}"><seg>{text}</seg></tuv>' for tag, text in segments.items())
+    memory = write(tmp_path / "m.tmx", f"<tmx><body><tu>{unit}</tu></body></tmx>")
+    done, report = tmp_path / "out.tmx", tmp_path / "report.json"
+    told = ok(filtered(memory, "--off", "all", "--source-lang", "en-us", "--target-lang", "sh",
+                       "-o", done, "--report", report)).stderr  # fmt: skip
+    assert "left out: segments in other languages (1)" in told
+    assert json.loads(report.read_text())["left_out"] == {"segments in other languages": 1}
+    assert list(open_pairs(done).pairs) == [(segments["en-US"], segments["sh"])]
+    failed = filtered(memory, "--off", "all", "--source-lang", "en", "--target-lang", "hr")
+    fails(failed, 1, "a unit has en-GB and en-US, and en means each of them")
+    assert "en-GB, en-US: --source-lang and --target-lang" in failed.stderr
+
+
+def test_a_line_of_jsonl_that_is_no_pair_is_left_out_alone(tmp_path: Path) -> None:
+    half = '{"source": "\\ud83d", "target": "x"}'
+    lines = [json.dumps({"source": FINE[0], "target": FINE[1]}), "", half]
+    done = ok(filtered(write(tmp_path / "a.jsonl", *lines), "--off", "all"))
+    assert done.stdout == f"{lines[0]}\n"
+    assert "left out: blank lines (1)" in done.stderr and "a lone surrogate) (1)" in done.stderr
+    failed = filtered(write(tmp_path / "b.jsonl", half), "--off", "all")
+    fails(failed, 1, "no pairs in the input")
+    assert "lone surrogate) (1)" in failed.stderr

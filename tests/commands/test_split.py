@@ -48,3 +48,16 @@ def test_langid_says_a_language_for_each_line(tmp_path: Path) -> None:
     ok(run("langid", write(tmp_path / "a", *LINES), "-o", tmp_path / "b", "--lid", "heliport"))
     assert (tmp_path / "b").read_text("utf-8").startswith("fra_Latn\t1.000\t")
     fails(run("langid", "--lid", "none", stdin=stdin), 2, "tells no languages")
+
+
+def test_a_side_of_a_memory_is_found_by_its_tag(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="{}"><seg>Vrtna vrata su obojena u zeleno.</seg></tuv></tu>'
+    memory = tmp_path / "m.tmx"
+    memory.write_text(f"<tmx><body>{unit.format('sh')}</body></tmx>")
+    for code in ("sh", "hr"):
+        done = run("split", memory, "--lang", code, "-o", tmp_path / "out.txt")
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / "out.txt").read_text() == "Vrtna vrata su obojena u zeleno.\n"
+    failed = run("split", memory, "--lang", "en", "-o", tmp_path / "out.txt")
+    assert failed.exit_code == 1 and "no unit has en; there are sh" in failed.stderr
+    assert "sh: --lang" in failed.stderr

@@ -175,6 +175,15 @@ class TestBadInput:
         self.fails("g.tsv, line 1: 1 tab", candidates, "--gold", write(tmp_path / "g.tsv", "a"))
         self.fails("none of its 1 pairs", candidates, "--gold", write(tmp_path / "g.tsv", "a\tB"))
 
+    def test_header_of_gold(self, tmp_path: Path, candidates: Path, gold: Path) -> None:
+        with_header = write(tmp_path / "h.tsv", "source\ttarget", *gold.read_text().splitlines())
+        wanted = run("tune", candidates, "--gold", gold).stdout
+        done = run("tune", candidates, "--gold", with_header)
+        assert done.stdout == wanted and "left out: header line (1)" in done.stderr
+        sides = ("--source", write(tmp_path / "s.tsv", "1\ta"), "--target", write(tmp_path / "t.tsv", "2\tA"))
+        done = run("tune", candidates, "--gold", write(tmp_path / "i.tsv", "src\ttrg", "1\t2"), *sides)
+        assert done.exit_code == 0 and "left out: header line (1)" in done.stderr
+
     def test_ids(self, tmp_path: Path, candidates: Path) -> None:
         source, target = write(tmp_path / "s.tsv", "s1\ta"), write(tmp_path / "t.tsv", "t1\tA")
         sides = ("--source", source, "--target", target)

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -124,10 +125,8 @@ def test_other_formats_are_told(line: str, hint: str) -> None:
     [
         ('{"score": 1.0}', r"f, line 2: not an object with the texts `source` and `target`"),
         ('{"score": 1.0, "source": "a", "target": 2}', "not an object with the texts"),
-        ('{"score": 1.0, "source": "\\ud800", "target": "b"}', "not an object with the texts"),
         ("[1]", "not an object with the texts"),
         ("1.0\ta\tb", "not an object with the texts"),
-        ("", "not an object with the texts"),
     ],
 )
 def test_says_which_line_of_jsonl_is_wrong(line: str, message: str) -> None:
@@ -169,6 +168,63 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
     (((line,), changed),) = written("jsonl", [PAIR._replace(source=source, target=target + "\t\r\0")])
     assert line.count("\n") == 1 and changed == 0
     assert MinedPair(**json.loads(line)) == PAIR._replace(source=source, target=target + "\t\r\0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source\ttarget\nun\tone\nno\tsí",
+        "src\ttrg\nun\tone\nno\tsí",
+        "score\tsrc_text\ttrg_text\n1.5\tun\tone\n1.25\tno\tsí",
+        "src_url\ttrg_url\tsrc_text\ttrg_text\tbicleaner_score\nx\ty\tun\tone\t1.5\nx\ty\tno\tsí\t1.25",
+        "en\tfr\nun\tone\nno\tsí",
+        "English\tFrench\nun\tone\nno\tsí",
+        "\ufeffid,source,target\r\n1,un,one\r\n2,no,sí\r",
+        'Target;Source;Score\n"one";"un";1.5\nsí;no;1.25',
+        '"un","one"\n"no","sí"',
+    ],
+)
+def test_headers_and_csv_are_recognised(text: str) -> None:
+    found = read("tsv", text)
+    assert [(pair.source, pair.target) for pair in found] == [("un", "one"), ("no", "sí")]
+    scores = [pair.score for pair in found if isinstance(pair, MinedPair)]
+    assert scores == ([1.5, 1.25] if "score" in text.lower() else [])
+
+
+def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text('un,"one, ""1"""\n"deux\nlignes","two\nlines"\n\n"it\'s","ça"\n', "utf-8")
+    left_out: Counter[str] = Counter()
+    found = list(open_pairs(path, left_out=left_out).pairs)
+    assert found == [("un", 'one, "1"'), ("deux\nlignes", "two\nlines"), ("it's", "ça")]
+    assert left_out == {"blank lines": 1}
+    for text, message in (
+        ("a,b\nc\n", "line 2: 1 field, expected 2 as in line 1"),
+        ('a,b\n"c' + "x" * 1000 + ("\n" + "x" * 1000) * 1100, "not CSV: field larger"),
+    ):
+        path.write_text(text)
+        with pytest.raises(MexmaError, match=message):
+            list(open_pairs(path).pairs)
+
+
+@pytest.mark.parametrize("line", ["source\tla source", "en\ten", "Oui, merci.\tYes", "id\ttarget", "fr\tx"])
+def test_pairs_are_no_headers(line: str) -> None:
+    assert len(read("tsv", line)) == 1
+
+
+def test_lines_that_are_no_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
+    one, half, whole = (
+        f'{{"source": "{source}", "target": "one"}}' for source in ("un", "un \\ud83d", "un \\ud83d\\ude00")
+    )
+    path = tmp_path / "pairs"
+    path.write_text(f"{one}\n\n{half}\n{whole}\n \n")
+    left_out: Counter[str] = Counter()
+    assert [pair.source for pair in open_pairs(path, left_out=left_out).pairs] == ["un", "un 😀"]
+    assert left_out == {"blank lines": 2, "lines with half a character (a lone surrogate)": 1}
+    path.write_text("source\ttarget\nun\tone\n")
+    left_out.clear()
+    assert len(list(open_pairs(path, left_out=left_out).pairs)) == 1
+    assert left_out == {"header line": 1}
 
 
 def test_moses_is_a_line_in_each_file() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair, RawText
+from mexma_cli.formats.bitext import MinedPair, PlainPair, RawText, open_pairs
 from mexma_cli.formats.tmx import Tmx, bcp47
 from mexma_cli.text.lines import LINE_LIMIT
 
@@ -122,10 +123,10 @@ def test_sides_of_many_languages_are_stated() -> None:
     text = units(*(tuv("en", f"e{n}") + tuv("fr", f"f{n}") + tuv("de", f"d{n}") for n in range(2)))
     assert read(text, ("deu_Latn", "eng_Latn"))[2:] == (("d0", "e0"), ("d1", "e1"))
     for languages, message in (
-        (("und", "und"), "line 1: the first unit has eng_Latn, fra_Latn, deu_Latn; two languages are read"),
+        (("und", "und"), "line 1: a unit has en, fr, de; two languages are read"),
         (
             ("spa_Latn", "eng_Latn"),
-            "no unit has both spa_Latn and eng_Latn; there are eng_Latn, fra",
+            "no unit has both spa_Latn and eng_Latn; there are en, fr, de",
         ),
     ):
         with pytest.raises(MexmaError, match=message) as caught:
@@ -181,3 +182,117 @@ def test_nothing_without_an_end_is_held(begun: str) -> None:
     pieces = chain([f"<tmx><header/><body>{begun}".encode()], repeat(b"x " * (1 << 20), 40))
     with pytest.raises(MexmaError, match=r"no unit ends in the next 16 MiB|over"):
         list(Tmx().read(RawText(pieces, "a.tmx"), languages=("en", "fr")).pairs)
+
+
+def regions(*tags: str) -> str:
+    """A unit with a segment of each tag, which is the tag and a word."""
+    return "".join(tuv(tag, f"{tag} word") for tag in tags)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tags", "sides"),
+    [
+        (("en-GB", "en-US"), ("en-GB", "en-US"), ("en-GB", "en-US")),
+        (("en-us", "en_gb"), ("en-GB", "en-US"), ("en-US", "en-GB")),
+        (("pt-BR", "en"), ("pt-PT", "en-US", "pt-BR"), ("pt-BR", "en-US")),
+        (("eng_Latn", "fra"), ("en-GB", "FR-FR"), ("en-GB", "FR-FR")),
+        (("en", "fr"), ("en-GB", "en", "fr"), ("en", "fr")),
+        (("eng_Latn", "fr"), ("en-GB", "en", "fr"), ("en", "fr")),
+        (("en-GB", "fr"), ("en", "fr"), ("en", "fr")),
+        (("en", "en-GB"), ("en-GB", "en-US"), ("en-US", "en-GB")),
+        (("zh-TW", "en"), ("zh-CN", "zh-Hant", "en"), ("zh-Hant", "en")),
+        (("en", "sh"), ("en", "sh"), ("en", "sh")),
+        (("en", "hr"), ("en", "sh"), ("en", "sh")),
+        (("sh", "en"), ("hr", "en"), ("hr", "en")),
+        (("French", "English"), ("English", "French"), ("French", "English")),
+        (("x-none", "en"), ("en", "x-none"), ("x-none", "en")),
+    ],
+)
+def test_sides_by_tags(wanted: tuple[str, str], tags: tuple[str, ...], sides: tuple[str, str]) -> None:
+    *_, pair = read(units(regions(*tags)), wanted)
+    assert pair == tuple(f"{side} word" for side in sides)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tags", "message"),
+    [
+        (("en", "fr"), ("en-GB", "fr", "en-US"), "a unit has en-GB and en-US, and en means each of them"),
+        (("sh", "en"), ("hr", "en", "sr"), "a unit has hr and sr, and sh means each of them"),
+        (("en", "en"), ("en", "fr"), "en and en mean the same segment, en"),
+        (("hr", "sr"), ("sh", "en"), "hr and sr mean the same segment, sh"),
+        (("en-GB", "fr"), ("en-US", "fr"), "no unit has both en-GB and fr; there are en-US, fr"),
+        (("en-GB", "en"), ("en-GB", "fr"), "no unit has both en-GB and en; there are en-GB, fr"),
+        (("en", "ja"), ("English", "Klingon"), "no unit has both en and ja; there are English, Klingon"),
+        (("und", "und"), ("en",), "no unit has two languages; there are en"),
+    ],
+)
+def test_sides_that_tags_do_not_say(wanted: tuple[str, str], tags: tuple[str, ...], message: str) -> None:
+    with pytest.raises(MexmaError, match=message) as caught:
+        read(units(regions(*tags)), wanted)
+    assert caught.value.hint and ", ".join(tags[:1]) in caught.value.hint
+
+
+def test_languages_that_are_not_stated_are_those_of_the_first_unit_with_two() -> None:
+    text = units(regions("de-DE"), regions("de-DE", "fr-FR"), regions("fr-CA", "de"))
+    assert read(text) == (
+        "deu_Latn",
+        "fra_Latn",
+        ("de-DE word", ""),
+        ("de-DE word", "fr-FR word"),
+        ("de word", "fr-CA word"),
+    )
+    both = units(regions("en-GB", "en-US"), regions("en-US", "en-GB"))
+    assert read(both) == ("en-GB", "en-US", *[("en-GB word", "en-US word")] * 2)
+    assert read(units(regions("en", "sh")))[:2] == ("eng_Latn", "sh")
+
+
+def test_one_side_needs_no_other() -> None:
+    text = units(regions("en"), regions("en", "fr", "de"), regions("de"))
+    assert [pair.source for pair in read(text, ("en", ""))[2:]] == ["en word", "en word", ""]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    text = RawText(
+        iter([units(regions("en", "fr", "de", "en"), regions("en", "fr"), regions("en", "it")).encode()]), "x"
+    )
+    pairs = list(Tmx().read(text, languages=("en", "fr")).pairs)
+    assert pairs == [("en word", "fr word")] * 2 + [("en word", "")]
+    assert text.left_out == {
+        "further segments in a language of their unit": 1,
+        "segments in other languages": 2,
+    }
+
+
+def test_line_breaks_in_placeholders_are_spaces() -> None:
+    segments = (
+        "un<ph type='lb'/>deux",
+        "un<ph>&lt;br/&gt;</ph>deux<bpt i='1'>&lt;b&gt;</bpt>x",
+        "un<ph/>deux",
+    )
+    found = read(units(*(tuv("fr", segment) + tuv("en", "x") for segment in segments)))[2:]
+    assert [pair.source for pair in found] == ["un deux", "un deuxx", "undeux"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "<!-- made by hand\n -->\n",
+        "<!DOCTYPE   tmx\n  SYSTEM 'tmx14.dtd'>",
+        "<!DOCTYPE\ttmx SYSTEM 'tmx14.dtd'>".replace("\t", "\n"),
+        "\n  \n<?xml version='1.0'?>\n",
+        "  \t",
+        "\ufeff\n",
+    ],
+)
+def test_what_may_stand_before_the_root(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "pairs"
+    path.write_text(units(regions("en", "fr"), head=head), "utf-8")
+    assert open_pairs(path).kind == "tmx"
+    assert list(open_pairs(path).pairs) == [("en word", "fr word")]
+
+
+def test_regions_and_unknown_tags_are_written_as_they_are() -> None:
+    for tags in (("en-GB", "en-US"), ("eng_Latn", "sh")):
+        text = "".join(text for (text,), _ in Tmx().write([PlainPair("a", "b")], tags))
+        written = ("en-GB", "en-US") if tags[0] == "en-GB" else ("en", "sh")
+        assert read(text)[:2] == tags and all(f'xml:lang="{tag}"' in text for tag in written)

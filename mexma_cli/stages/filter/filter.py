@@ -18,7 +18,7 @@ import numpy as np
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
-from mexma_cli.formats.bitext import Bitext, Pair, formats, open_pairs, outputs_of
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, formats, open_pairs, outputs_of
 from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.rules import RuleSettings
@@ -46,7 +46,7 @@ class FilterJob:
 
     Attributes:
         inputs: A file of pairs, or two of lines.
-        languages: FLORES-200 codes of both sides, as far as they are stated.
+        languages: Codes of both sides, as far as they are stated, as the user wrote them.
         exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops.
         output: Named by the user; None is stdout.
         kind: The format's name; None: that of the input, or TSV for two files.
@@ -78,11 +78,13 @@ class FilterJob:
 
 @dataclass
 class Filtered:
-    """Pairs that were read and kept, and those that were dropped by reason, in the rules' order."""
+    """Pairs that were read and kept, those that were dropped by reason, in the rules' order, and what in the
+    file is no pair, by reason."""
 
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def filter_files(
@@ -102,16 +104,19 @@ def filter_files(
     Raises:
         MexmaError: An input cannot be read, or an output cannot be written.
     """
-    bitext = open_pairs(*job.inputs, languages=job.languages)
+    found = Filtered()
+    bitext = open_pairs(
+        *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out
+    )
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
         rules = filter_rules(job.settings, bitext.languages, job.exclude)
-        batches = stack.enter_context(closing(_judged(bitext, rules, job, kind == bitext.kind, on_progress)))
+        judged = _judged(bitext, rules, job, kind == bitext.kind, found.left_out, on_progress)
+        batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
         every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
-        found = Filtered()
         kept = _kept(every, found, rejects)
         changed = write_chunks(outputs, _written(kept, bitext.languages, kind))
         if job.report is not None:
@@ -128,9 +133,13 @@ def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Seque
     if unstated and needing:
         options = " ".join(f"--{side}-lang" for side in unstated)
         log.warning("no language is stated (%s): %s not checked there", options, needing)
+    known = [languages.known(code) for code in spoken]
+    for code, meant in zip(spoken, known, strict=True):
+        if meant == UNSTATED != code and needing:
+            log.warning("%s is not the code of one language: %s not checked there", code, needing)
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
-    foreign = [_foreign(model, code) if model else None for code in spoken]
-    scripts = [languages.script(code) for code in spoken]
+    foreign = [_foreign(model, code) if model else None for code in known]
+    scripts = [languages.script(code) for code in known]
     excluded = folded(line for path in exclude for line in read_lines(path))
     return PairRules(limits, (scripts[0], scripts[1]), excluded, (foreign[0], foreign[1]))
 
@@ -156,7 +165,12 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
 
 
 def _judged(
-    bitext: Bitext, rules: PairRules, job: FilterJob, as_read: bool, on_progress: Callable[[int], object]
+    bitext: Bitext,
+    rules: PairRules,
+    job: FilterJob,
+    as_read: bool,
+    left_out: Counter[str],
+    on_progress: Callable[[int], object],
 ) -> Generator[Judged]:
     """All pairs in batches, in order.
 
@@ -173,7 +187,11 @@ def _judged(
             done += len(records)
             on_progress(done)
     if not done:
-        raise MexmaError("there are no pairs in the input", "each line must be: source TAB target")
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
+        raise MexmaError(
+            "there are no pairs in the input",
+            f"left out: {reasons}" if reasons else "each line must be: source TAB target",
+        )
 
 
 def _batches(bitext: Bitext, as_read: bool) -> Iterator[tuple[list[str | Pair], Columns]]:
@@ -280,6 +298,7 @@ def _write_report(
         "read": found.read,
         "kept": found.kept,
         "dropped": found.dropped,
+        "left_out": dict(found.left_out),
         "output": output,
         "rejects": str(job.rejects) if job.rejects else None,
     }

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import one_field, open_pairs
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side, dots
 from mexma_cli.knn.units import directed
-from mexma_cli.languages import UNSTATED
+from mexma_cli.languages import UNSTATED, known
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.encoder import EncoderChoice
@@ -182,7 +182,8 @@ def open_bitext(
         background: Two stores or texts, or none.
         encoder: For texts.
         on_progress: Called with lines embedded and lines in all texts.
-        languages: FLORES-200 codes of source and target, as far as they are known.
+        languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
+            user wrote them.
 
     Raises:
         MexmaError: As `split_sides` and `open_inputs`.
@@ -208,20 +209,20 @@ def split_sides(
 
     Args:
         path: ``-`` is stdin.
-        languages: FLORES-200 codes, as far as they are known.
+        languages: Codes as the user wrote them, as far as they are stated.
 
     Returns:
-        The languages, those that the file states among them.
+        FLORES-200 codes, those that the file states among them.
 
     Raises:
         MexmaError: as `open_pairs`, or there are no pairs.
     """
     pair = None
-    bitext = open_pairs(path, languages=languages)
+    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY)
     with open_text(source) as first, open_text(target) as second:
         for pair in bitext.pairs:
             first.write(f"{one_field(pair.source)}\n")
             second.write(f"{one_field(pair.target)}\n")
     if pair is None:
         raise MexmaError(f"{label_of(path)} has no lines", "each line must be: source TAB target")
-    return bitext.languages
+    return known(bitext.languages[0]), known(bitext.languages[1])

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import Pair, one_field, open_pairs
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Pair, one_field, open_pairs
 from mexma_cli.knn.sides import dots
+from mexma_cli.languages import known
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.score.score import units
 from mexma_cli.text.lines import is_blank
@@ -30,7 +31,7 @@ def answered(
 
     Args:
         margin: One without neighbourhoods, of `mining.margin.MARGINS`.
-        languages: FLORES-200 codes of source and target, as far as they are known.
+        languages: Codes of source and target as the user wrote them, as far as they are stated.
 
     Returns:
         float32 [pairs that were there], again and again; nan for a pair with an empty side.
@@ -38,7 +39,7 @@ def answered(
     Raises:
         MexmaError: As `open_pairs`.
     """
-    bitext = open_pairs(path, languages=languages)
+    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY)
     for batch in _there(bitext.pairs):
         scores = np.full(len(batch), np.nan, dtype=np.float32)
         whole = [
@@ -56,7 +57,7 @@ def answered(
 
 def _stored(encoder: SentenceEncoder, language: str, sentences: list[str]) -> np.ndarray:
     """Vectors as a store gives them back, so that scores are those of two files."""
-    encoder.set_language(language)
+    encoder.set_language(known(language))
     return encoder.embed(sentences).astype(np.float16).astype(np.float32)
 
 

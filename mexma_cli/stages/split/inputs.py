@@ -75,11 +75,13 @@ class Splitting:
         language: FLORES-200 code, or ``und``: then no rule asks for a script or a language. The side of TMX
             and of Moses pairs.
         rejects: Whether the text of what is dropped is kept.
+        tag: The language as the user wrote it, for the tags of TMX.
     """
 
     language: str
     settings: SplitSettings = SplitSettings()
     rejects: bool = False
+    tag: str | None = None
 
     @cached_property
     def limits(self) -> dict[str, float]:
@@ -132,7 +134,7 @@ class Inputs:
                 for page in read_pages(path, LONGEST, how.settings.error_pages, self.passed_over):
                     yield RawDocument(*page)
             elif found == "tmx":
-                yield from _tmx(path, how.language, prefix)
+                yield from _tmx(path, how.tag or how.language, prefix, self.passed_over)
             elif found == "html":
                 yield _whole(path, name, "html")
             elif found == "text" and how.settings.document == "file":
@@ -309,13 +311,14 @@ def _checked_pieces(path: Path) -> Iterator[bytes]:
         yield piece
 
 
-def _tmx(path: Path, language: str, prefix: str) -> Iterator[RawDocument]:
+def _tmx(path: Path, language: str, prefix: str, passed_over: Counter[str]) -> Iterator[RawDocument]:
     """The segments of a TMX document in a language, under the number of their unit."""
     from mexma_cli.formats.bitext import open_pairs
+    from mexma_cli.formats.tags import NO_SIDE
 
-    where = label_of(path)
     if language == UNSTATED:
-        raise MexmaError(f"{where} has several languages", "say which one is wanted: --lang fra")
-    bitext = open_pairs(path, languages=(language, UNSTATED), kind="tmx")
+        raise MexmaError(f"{label_of(path)} has several languages", "say which one is wanted: --lang fra")
+    sides = (language, NO_SIDE)
+    bitext = open_pairs(path, languages=sides, kind="tmx", options="--lang", left_out=passed_over)
     for number, pair in enumerate(bitext.pairs, 1):
         yield RawDocument("text", f"{prefix}{number}", pair.source.encode("utf-8"))
