@@ -30,7 +30,7 @@ def test_a_file_of_the_users(campaign: Campaign, stand: Stand) -> None:
         folders = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_dir()]
         unit = rng.choice([*units, *(name for name in folders if not name.endswith(".partial"))])
         work = [name for name in folders if name.endswith(".partial") and name.count(".partial") == 1]
-        if work:
+        if work:  # deeper inside, nothing tells the user's files from what a killed run has left there
             return f"{rng.choice(work)}/{rng.choice(NAMES)}"
         inside = f"{unit}.partial/{rng.choice([*INSIDE, Path(unit).name])}"
         places = [f"{rng.choice(['.', *folders])}/{rng.choice(NAMES)}", unit + rng.choice(ENDINGS), inside]

@@ -92,7 +92,8 @@ def test_frames_of_pzstd_are_one_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "unit"), [("gz", b"a"), ("xz", b"a"), ("bz2", b"a"), ("zst", b"a"), ("zst", b"a\n")]
+    ("kind", "unit"),
+    [("gz", b"a"), ("gz", b"\n"), ("xz", b"a"), ("bz2", b"a"), ("zst", b"a"), ("zst", b"a\n")],
 )
 def test_a_bomb_is_refused_in_little_memory(kind: str, unit: bytes, tmp_path: Path) -> None:
     size = 96 << 20

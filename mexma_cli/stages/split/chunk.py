@@ -261,10 +261,19 @@ class ChunkWorker:
         return name, plain, None
 
 
+_TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
+_MOST_ATTRIBUTES = 1000
+"""Of a tag: libxml2 compares each with all others."""
+
+
 def _extracted(page: str | bytes) -> tuple[str | None, str | None]:
     """The text of an HTML page without its menus and the like, a paragraph a line."""
     from trafilatura import extract
 
+    text = page if isinstance(page, str) else page.decode("latin-1")
+    long = (tag[0] for tag in _TAG.finditer(text) if len(tag[0]) > 2 * _MOST_ATTRIBUTES)
+    if any(len(re.findall(r"""[\s/]|"[^"]*"|'[^']*'""", tag)) > 2 * _MOST_ATTRIBUTES for tag in long):
+        return None, "malformed"
     try:
         text = extract(page, include_comments=False)
     except Exception:  # broken pages make its parsers fail in many ways

@@ -33,3 +33,10 @@ def test_other_checkpoints_are_refused(content: Any, message: str, tmp_path: Pat
     torch.save(content, tmp_path / "encoder.pt")
     with pytest.raises(MexmaError, match=message):
         SentenceEncoder.load(str(tmp_path / "encoder.pt"), "cpu")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"\x80\x02}q", b"PK\x03\x04 cut off", b"garbage" * 99])
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "encoder.pt").write_bytes(content)
+    with pytest.raises(MexmaError, match=r"encoder\.pt(:| cannot be read:) "):
+        SentenceEncoder.load(str(tmp_path / "encoder.pt"), "cpu")

@@ -211,6 +211,32 @@ def test_pages(tmp_path: Path, out: Path) -> None:
         assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
 
 
+def test_a_tag_with_more_attributes_than_anyone_writes(tmp_path: Path, out: Path) -> None:
+    """The parser compares each of them with all others."""
+    pytest.importorskip("trafilatura")
+    for number, value in enumerate(("x", '">"')):
+        many = " ".join(f"a{n}={value}" for n in range(50_000))
+        (tmp_path / f"{number}.html").write_text(f"<html><body><p {many}>{ONE}</p></body></html>")
+    (tmp_path / "good.html").write_text(f"<html><body><p>{ONE}</p><img src='{'/x ' * 9999}'></body></html>")
+    report = run(*sorted(tmp_path.glob("*.html")), to=out)
+    assert report.documents_dropped == {"malformed": 2} and out.read_text("utf-8") == f"{ONE}\n"
+
+
+def test_the_half_of_a_surrogate_pair_in_a_documents_id(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "d\udcff", "text": ONE}) + "\n")
+    run(tmp_path / "a.jsonl", to=out)
+    assert out.read_text("utf-8") == f"{ONE}\n"
+    assert rows(out.with_suffix(".docs"))[0][0].startswith("d")
+
+
+def test_a_file_whose_name_is_not_utf8(tmp_path: Path, out: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.txt")
+    path.write_text(f"{ONE}\n", encoding="utf-8")
+    run(path, to=out, document="file")
+    assert out.read_text("utf-8") == f"{ONE}\n"
+    assert rows(out.with_suffix(".docs"))[0][0].endswith(".txt")
+
+
 def test_html_is_taken_out_of_text(tmp_path: Path, out: Path) -> None:
     text = (
         f"<p class='a'>{ONE[:9]}<b>{ONE[9:]}</b></p><div>{TWO}<br/>Si a &lt; b, je t&rsquo;aime &lt;3.</div>"
