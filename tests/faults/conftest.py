@@ -148,7 +148,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     kinds = ("passed", "failed", "xfailed", "xpassed")
     for report in (report for kind in kinds for report in terminalreporter.stats.get(kind, ())):
         for name, ended in getattr(report, "user_properties", ()):
-            if name == "attempts" and "long" in report.nodeid:
+            if name == "attempts" and "[long" in report.nodeid:
                 words = ", ".join(f"{count} {word}" for word, count in sorted(ended.items()))
                 lines.append(f"{report.nodeid.partition('::')[2]}: {sum(ended.values())} ({words})")
                 what = report.nodeid.partition("::test_")[2].partition("[")[0].replace("_", " ")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
@@ -14,7 +14,6 @@ from mexma_cli.mining.match import match
 K = 4
 
 
-@settings(max_examples=50)
 @given(rows=st.integers(6, 30), seed=st.integers(0, 2**32 - 1))
 def test_without_pairs_is_the_search_that_may_not_pair_them(rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

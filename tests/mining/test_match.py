@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
@@ -51,7 +51,6 @@ def pairs_of(found: Candidates) -> list[tuple[int, int]]:
     return list(zip(found.source.tolist(), found.target.tolist(), strict=True))
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 40),
@@ -72,7 +71,6 @@ def test_max_is_one_to_one_and_greedy(seed: int, rows: int, columns: int, kind: 
             assert (i, j) in taken or blocking >= score
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
 def test_every_retrieval_is_sorted_and_intersect_is_in_both(seed: int, rows: int, columns: int) -> None:
     neighbours = random_neighbours(seed, rows, columns)
@@ -137,7 +135,6 @@ def everything(neighbours: Neighbours, kind: str) -> dict[tuple[int, int], tuple
     }
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 30),
@@ -157,7 +154,6 @@ def test_all_is_every_neighbour_once(
     assert dict(zip(pairs_of(found), both, strict=True)) == kept
 
 
-@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 40),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.mining.resampling import Labelled, bootstrap, halves, held_out
@@ -104,7 +104,6 @@ def test_the_order_of_the_gold_pairs_does_not_matter_and_many_cuts_are_thinned()
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14, unique=True)
 
 
-@settings(max_examples=200)
 @given(candidates=PAIRS, gold=PAIRS, seed=st.integers(0, 99))
 def test_no_sentence_is_in_both_halves(
     candidates: list[tuple[int, int]], gold: list[tuple[int, int]], seed: int

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
@@ -35,7 +35,6 @@ def best_by_hand(
 
 
 @pytest.mark.parametrize(("tile", "exact"), [(1024, 1 << 12), (7, 1), (1024, 1)])
-@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(sorted(MARGINS)), k=st.integers(1, 5))
 def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int, kind: str, k: int) -> None:
     """Against sorting all pairs, with and without estimates and tiles; rows 25 to 29 are in no document."""

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
@@ -23,7 +23,6 @@ def scored(draw: st.DrawFn) -> Scored:
     return scores / 10, is_gold, total
 
 
-@settings(max_examples=300)
 @given(scored())
 def test_no_cut_is_better(drawn: Scored) -> None:
     scores, is_gold, total = drawn
@@ -80,7 +79,6 @@ def test_nothing_to_tune_on_is_refused() -> None:
         choose(np.array([]), np.array([], bool), 1)
 
 
-@settings(max_examples=300)
 @given(scored(), st.sampled_from([0.05, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0]))
 def test_no_looser_cut_is_precise_enough(drawn: Scored, wanted: float) -> None:
     scores, is_gold, total = drawn
