@@ -53,13 +53,12 @@ def test_kept_and_dropped_with_reasons(
     tsv, verses = prepare(recipe(folder, start))
     assert (tsv.corpus, tsv.language, tsv.target, tsv.read, tsv.kept) == ("tsv", "fra", "eng_Latn", 15, 8)
     assert tsv.dropped == {
-        "missing": 1,
+        "missing": 2,
         "malformed": 1,
         "long": 1,
         "ratio": 1,
         "excluded": 1,
         "duplicate": 1,
-        "no tokens": 1,
     }
     assert tsv.read == tsv.kept + sum(tsv.dropped.values())
     assert texts(tsv, tiny_encoder) == list(zip(sentences["fra"], sentences["eng"], strict=True))
@@ -111,7 +110,7 @@ def test_filters_can_be_off(folder: Path, start: dict[str, Any]) -> None:
     tsv, _ = prepare(
         recipe(folder, start, max_length_ratio=0, drop_duplicates=False, exclude=[], max_chars=2000)
     )
-    assert set(tsv.dropped) == {"missing", "malformed", "no tokens"}
+    assert set(tsv.dropped) == {"missing", "malformed"}
 
 
 @pytest.mark.parametrize(
