@@ -1,4 +1,4 @@
-"""How much better the classifier of pairs mines than the margin: the tables in docs/classifier.md.
+"""How much better the classifier of pairs mines than the margin: the table in docs/concepts/classifier.md.
 
     python benchmarks/classifier.py --data DIR [--cache DIR] [--without FEATURE ...]
     python benchmarks/classifier.py --data DIR [--cache DIR] --weights mexma_cli/classifier/weights.json
