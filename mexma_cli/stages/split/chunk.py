@@ -81,7 +81,6 @@ class ChunkResult:
 
 
 _LINE_END, _BLANK_LINES = re.compile("\n"), re.compile(f"\n[{INVISIBLE}]*\n")
-_SPACES = {ord("\t"): " ", ord("\n"): " "}
 _ARRAYS = ("codes", "documents", "spans", "hashes", "bands")
 _LINES = ("names", "text")
 
@@ -217,7 +216,9 @@ class ChunkWorker:
         start = 0
         for end in [*(_BLANK_LINES if wrapped else _LINE_END).finditer(text), None]:
             part = text[start : end.start() if end else len(text)]
-            for first, last in () if is_blank(part) else self._split(part.translate(_SPACES)):
+            for first, last in (
+                () if is_blank(part) else self._split(part.replace("\t", " ").replace("\n", " "))
+            ):
                 yield start + first, start + last
             start = end.end() if end else start
 
