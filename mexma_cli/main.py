@@ -439,12 +439,36 @@ _LOG_FILE: dict[str, Any] = {
     "callback": _log_to,
     "help": "Also append the notes to FILE, a new file or a log of mexma, with their times.",
 }
+
+
+def _read_as(ctx: click.Context, _: click.Parameter, encoding: str | None) -> None:
+    """State the encoding of texts, to this process and to those that it starts."""
+    if encoding is None or ctx.resilient_parsing:
+        return
+    before = os.environ.get("MEXMA_ENCODING")
+    os.environ["MEXMA_ENCODING"] = encoding
+
+    def restore() -> None:
+        os.environ.pop("MEXMA_ENCODING", None)
+        if before is not None:
+            os.environ["MEXMA_ENCODING"] = before
+
+    ctx.find_root().call_on_close(restore)
+
+
+_ENCODING: dict[str, Any] = {
+    "metavar": "NAME",
+    "expose_value": False,
+    "callback": _read_as,
+    "help": "Encoding of texts that are neither UTF-8 nor UTF-16.",
+}
 _EVERYWHERE: list[click.Parameter] = [
     *(
         click.Option(names, is_flag=True, hidden=True, expose_value=False, callback=_say_less_or_more)
         for names in (["-q", "--quiet"], ["-v", "--verbose"])
     ),
     click.Option(["--log-file"], hidden=True, **_LOG_FILE),
+    click.Option(["--encoding"], hidden=True, **_ENCODING),
 ]
 
 
@@ -480,6 +504,7 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors and warnings on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Print more on stderr.")
 @click.option("--log-file", **_LOG_FILE)
+@click.option("--encoding", **_ENCODING)
 def cli(quiet: bool, verbose: bool) -> None:
     """Find translations in monolingual text, and train the encoders that find them.
 

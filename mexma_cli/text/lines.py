@@ -30,6 +30,7 @@ from xopen import xopen
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import decompressed, found_in, named
+from mexma_cli.text.encodings import in_utf8
 from mexma_cli.text.kinds import sentences_only
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
@@ -39,7 +40,7 @@ LINE_LIMIT = 1 << 20
 
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_HINT = "texts are read as UTF-8: convert one that has another encoding; vectors are read by `mexma convert`"
+_HINT = "a text's encoding, such as gb18030, is stated by --encoding; vectors are read by `mexma convert`"
 _WITHOUT_LINE_FEED = 16 << 20
 _LONGEST = 64 << 20
 """Longest line whose length is counted for the message."""
@@ -246,7 +247,7 @@ def spooled(path: str | Path) -> Iterator[Path]:
 def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
-    pieces = with_line_feeds(pieces)
+    pieces = with_line_feeds(in_utf8(pieces, where))
     for piece in pieces:
         if digest is not None:
             digest.update(piece)

@@ -28,7 +28,7 @@ from mexma_cli.text.rules import CODES, SentenceRules
 from mexma_cli.text.splitting import splitter
 
 DOCUMENT_REASONS = {
-    "not UTF-8": "a document in another encoding (iconv -t UTF-8 converts it), or no text at all",
+    "not UTF-8": "a document in another encoding (see --encoding), or no text at all",
     "too long": "a document of more than 16 MiB",
     "malformed": "a line that is no JSON object with the text field (see --text-field)",
     "empty": "a document without text, such as a blank line of a text file (see --document)",

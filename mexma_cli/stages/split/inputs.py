@@ -20,6 +20,7 @@ from mexma_cli.languages import UNSTATED, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
+from mexma_cli.text.encodings import in_utf8
 from mexma_cli.text.kinds import KINDS, kind_of
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
 from mexma_cli.text.names import OTHER_FORMATS, document_id, label_of
@@ -29,7 +30,6 @@ LONGEST = 16 << 20
 """Bytes of the longest document; a longer one is dropped."""
 CHUNK = 2 << 20
 """Bytes of text that are worked on at a time, or one document."""
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class RawDocument(NamedTuple):
@@ -303,10 +303,8 @@ def _whole(path: Path, name: str, kind: Kind) -> RawDocument:
 def _checked_pieces(path: Path) -> Iterator[bytes]:
     """A file's bytes, without a byte order mark."""
     where = label_of(path)
-    for number, piece in enumerate(read_pieces(path, where)):
+    for number, piece in enumerate(in_utf8(read_pieces(path, where), where)):
         if number == 0:
-            if piece.startswith(_UTF16):
-                raise MexmaError(f"{where} is UTF-16", f"convert it: iconv -f UTF-16 -t UTF-8 {where}")
             piece = piece.removeprefix(codecs.BOM_UTF8)
         yield piece
 

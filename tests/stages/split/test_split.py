@@ -309,7 +309,6 @@ def test_broken_files_are_counted_or_refused(
     refused = {
         "empty.txt": (b"", "no documents"),
         "cut.txt.gz": (gzip.compress(text * 50)[:-20], "cut short"),
-        "wide.txt": (ONE.encode("utf-16"), "UTF-16"),
         "none.txt": (None, "no such file"),
     }
     for name, (content, message) in refused.items():
@@ -400,3 +399,16 @@ def test_languages_that_nobody_knows_are_refused_before_the_work(tmp_path: Path,
         run(tmp_path / "a.txt", to=out, language="wol_Latn")
     assert run(tmp_path / "a.txt", to=out, language="wol_Latn", off=("language",)).kept == 1
     assert run(tmp_path / "a.txt", to=out, language="und").kept == 1
+
+
+def test_utf16_is_read_and_other_encodings_where_they_are_stated(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        (tmp_path / "a.txt").write_bytes(f"{ONE}\n{TWO}\n".encode(encoding))
+        run(tmp_path / "a.txt", to=out)
+        assert out.read_text("utf-8").splitlines() == [ONE, TWO], encoding
+    monkeypatch.setenv("MEXMA_ENCODING", "latin1")
+    (tmp_path / "a.txt").write_bytes("Il est venu d’Orléans, où il pleut.\n".encode("cp1252"))
+    run(tmp_path / "a.txt", to=out)
+    assert out.read_text("utf-8") == "Il est venu d’Orléans, où il pleut.\n"
