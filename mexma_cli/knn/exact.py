@@ -2,8 +2,7 @@
 
 LASER asks an index twice, once a direction, and so multiplies the same two matrices twice. Here every tile of
 `x @ y.T` is estimated once and searched along its rows and along its columns, and only pairs that may be
-near, given an estimate's largest error, are computed exactly: of few rows by NumPy (small.py), of many in the
-arithmetic that is fastest on the machine (sweep.py).
+near, given an estimate's largest error, are computed exactly (tiles.py).
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mexma_cli.knn import small
 from mexma_cli.knn.journal import Journal
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.neighbours import Neighbours, unpack
 from mexma_cli.knn.sides import Side, VectorSource
+from mexma_cli.knn.tiles import search
 
 
 def knn(
@@ -57,10 +56,5 @@ def knn(
         raise ValueError("more than 2^32 rows")
     forward = np.full((len(left), min(k, len(right))), EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), EMPTY, dtype=np.int64)
-    if memory is None and small.suits(left, right):
-        small.search(left, right, forward, backward, on_progress)
-    else:
-        from mexma_cli.knn.sweep import search
-
-        search(left, right, forward, backward, memory, journal, on_progress)
+    search(left, right, forward, backward, memory, journal, on_progress)
     return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))

@@ -12,7 +12,6 @@ from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import BLOCK, Parts
 from mexma_cli.knn.keys import EMPTY, rows_of
 from mexma_cli.knn.sides import Side, dots
-from mexma_cli.numerics.compiling import compiled
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
 _PROBE_BYTES = 12  # a list and how near it is
@@ -93,8 +92,8 @@ class Best:
         start: int,
     ) -> None:
         scores = dots(queries, vectors, rows, columns - start)
-        offer(self._own, rows + first, columns, scores)
-        offer(self._theirs, columns, rows + first, scores)
+        kernels.offer(self._own, rows + first, columns, scores)
+        kernels.offer(self._theirs, columns, rows + first, scores)
 
 
 def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -115,29 +114,5 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
         for top in range(0, len(queries), 512):
             near = (left[top : top + 512] @ torch.from_numpy(block).T).topk(few, dim=1).indices.numpy()
             rows, columns = np.repeat(np.arange(top, top + len(near)), few), near.reshape(-1)
-            offer(best, rows, columns + start, dots(queries, block, rows, columns))
+            kernels.offer(best, rows, columns + start, dots(queries, block, rows, columns))
     return best
-
-
-@compiled
-def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
-    """Put pairs into the lists of the k best, where they are good enough and not there yet.
-
-    Args:
-        best: int64 [n, k], keys, each row ascending.
-        rows, ids: int64 [p], the list, and the row of the other side that may enter it.
-        scores: float32 [p].
-    """
-    k = best.shape[1]
-    for pair in range(len(rows)):
-        new, mine = kernels.key(scores[pair], ids[pair]), best[rows[pair]]
-        if new <= mine[0]:
-            continue
-        place = 1  # of the first that is not less; np.searchsorted takes two seconds to compile
-        while place < k and mine[place] < new:
-            place += 1
-        if place < k and mine[place] == new:
-            continue
-        for lower in range(1, place):
-            mine[lower - 1] = mine[lower]
-        mine[place - 1] = new

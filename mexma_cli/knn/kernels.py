@@ -6,11 +6,16 @@ into tiles, from whichever direction the pair was found, on every processor, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.units import PAIRS, Limits, Pairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.threads import in_slices
+
+_LANES = 32  # neighbouring estimates that are looked at together
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -28,15 +33,6 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     for i in range(len(a)):
         total += np.float64(a[i]) * np.float64(b[i])
     return np.float32(total)
-
-
-@called
-def product(a: np.ndarray, b: np.ndarray) -> np.float32:
-    """The dot product of two rows, in float32: twice as fast as `dot`, and rounded anyhow."""
-    total = np.float32(0)
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
 
 
 @compiled()
@@ -60,3 +56,87 @@ def score_of(key: np.int64) -> np.float32:
         return np.float32(-np.inf)
     ordered = np.int32(key >> np.int64(32))
     return as_bits(np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)), np.float32)
+
+
+@compiled
+def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
+    """`units.offer`, compiled; pairs that are there already stay as they are."""
+    k = best.shape[1]
+    for pair in range(len(rows)):
+        new, mine = key(scores[pair], ids[pair]), best[rows[pair]]
+        if new <= mine[0]:
+            continue
+        place = 1  # of the first that is not less; np.searchsorted takes two seconds to compile
+        while place < k and mine[place] < new:
+            place += 1
+        if place < k and mine[place] == new:
+            continue
+        for lower in range(1, place):
+            mine[lower - 1] = mine[lower]
+        mine[place - 1] = new
+
+
+def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[Pairs]:
+    """`units.near`, compiled.
+
+    Args:
+        tile: float32 [r, c], or bfloat16 as uint16.
+    """
+    bits = tile if tile.dtype == np.uint16 else tile.view(np.uint32)
+    shift = np.uint32(16 if tile.dtype == np.uint16 else 0)
+    most = max(PAIRS, tile.shape[1])
+    row = 0
+    while row < len(tile):
+        found = Pairs(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.float32))
+        row, count = _near(bits, shift, rows, columns, row, found)
+        yield Pairs(*(part[:count] for part in found))
+
+
+@compiled()
+def _near(
+    bits: np.ndarray, shift: np.uint32, rows: Limits, columns: Limits, first: int, found: Pairs
+) -> tuple[int, int]:
+    """Find pairs from row `first` on; returns the row that comes next, and the number of pairs."""
+    width, count, row = bits.shape[1], 0, first
+    starts = np.empty(width // _LANES + 1, np.int64)
+    while row < len(bits) and len(found.rows) - count >= width:
+        own, need, above = bits[row], rows.need[row], rows.above[row]
+        for block in range(_blocks(own, shift, need, above, columns.need, columns.above, starts)):
+            for column in range(starts[block], min(starts[block] + _LANES, width)):
+                estimate = as_bits(np.uint32(np.uint32(own[column]) << shift), np.float32)
+                if estimate >= min(need - columns.above[column], columns.need[column] - above):
+                    found.rows[count], found.columns[count], found.estimates[count] = row, column, estimate
+                    count += 1
+        row += 1
+    return row, count
+
+
+@inner
+def _blocks(
+    row: np.ndarray,
+    shift: np.uint32,
+    need: np.float32,
+    above: np.float32,
+    needs: np.ndarray,
+    aboves: np.ndarray,
+    starts: np.ndarray,
+) -> int:
+    """Where in a tile's row blocks of estimates begin some of which reach a limit; how many there are.
+
+    Apart from `_near`, so that its inner loop becomes vector instructions.
+    """
+    count = 0
+    for start in range(0, len(row), _LANES):
+        # Slices, whose places count from 0: an index that may be negative is not vectorised.
+        own, own_needs, own_aboves = (
+            row[start : start + _LANES],
+            needs[start : start + _LANES],
+            aboves[start : start + _LANES],
+        )
+        reached = False
+        for lane in range(len(own)):
+            estimate = as_bits(np.uint32(np.uint32(own[lane]) << shift), np.float32)
+            reached |= estimate >= min(need - own_aboves[lane], own_needs[lane] - above)
+        starts[count] = start
+        count += reached
+    return count

@@ -1,4 +1,4 @@
-"""Unit vectors and exact cosines, with NumPy.
+"""Unit vectors, exact cosines and lists of the best, with NumPy: `kernels.py` has the same in compiled loops.
 
 The numbers of a unit vector are rounded to multiples of 2^-26. Products of two of them are then multiples of
 2^-52, and so are their sums, which are below 2: float64 holds them all exactly. So a cosine is the same
@@ -8,8 +8,12 @@ processor.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from mexma_cli.knn.keys import EMPTY, keys_of
 from mexma_cli.numerics.threads import in_blocks
 
 GRID = np.float32(2.0**26)
@@ -17,7 +21,30 @@ GRID = np.float32(2.0**26)
 LANES = 8
 """Sums whose total is a squared length: number i of a row goes to sum i mod 8."""
 
-_AT_ONCE = 1 << 7  # rows and pairs that are taken at once, so that they stay in the processor's caches
+_AT_ONCE = 1 << 7  # rows that are taken at once, so that they stay in the processor's caches
+_NUMBERS = 1 << 15  # of pairs that are taken at once: so few that the C library keeps their memory for reuse
+
+PAIRS = 1 << 18
+"""Pairs of a tile that are computed in one go, about."""
+
+
+class Limits(NamedTuple):
+    """How large estimates of one side of a tile must be, float32 [n] both.
+
+    An estimate reaches the limit of row i if it is at least `need[i]` less its column's `above`, and that of
+    column j if it is at least `need[j]` less its row's `above`.
+    """
+
+    need: Any
+    above: Any
+
+
+class Pairs(NamedTuple):
+    """Places in a tile, int64 [p] both, and the estimates there, float32 [p]."""
+
+    rows: Any
+    columns: Any
+    estimates: Any
 
 
 def unit_rows(rows: np.ndarray) -> int:
@@ -63,8 +90,52 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     out = np.empty(len(rows), dtype=np.float32)
 
     def some(part: slice) -> None:
-        left, right = (side[own[part]].astype(np.float64) for side, own in ((x, rows), (y, columns)))
-        out[part] = np.einsum("pd,pd->p", left, right)
+        out[part] = np.einsum("pd,pd->p", x[rows[part]], y[columns[part]], dtype=np.float64)
 
-    in_blocks(len(rows), _AT_ONCE, some, len(rows) * x.shape[1])
+    in_blocks(len(rows), max(8, _NUMBERS // max(1, x.shape[1])), some, len(rows) * x.shape[1])
     return out
+
+
+def near(tile: Any, rows: Limits, columns: Limits, library: Any = np) -> Iterator[Pairs]:
+    """Find the estimates of a tile that reach the limit of their row or their column.
+
+    Args:
+        tile: [r, c]; an array or, with torch as the library, a tensor. So are the limits.
+
+    Yields:
+        Pairs of some rows after others, in arrays of the same library.
+    """
+    width, found, count = tile.shape[1], [], 0
+    step = max(1, PAIRS // width)
+    for first in range(0, len(tile), step):
+        part, own = tile[first : first + step], slice(first, first + step)
+        for_rows = rows.need[own, None] - columns.above
+        for_columns = columns.need - rows.above[own, None]
+        reached = part >= library.minimum(for_rows, for_columns)
+        places = library.where(reached.reshape(-1))[0]
+        found.append(Pairs(first + places // width, places % width, part.reshape(-1)[places]))
+        count += len(places)
+        if count >= PAIRS or first + step >= len(tile):
+            yield Pairs(*map(library.concat, zip(*found, strict=True)))
+            found, count = [], 0
+
+
+def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
+    """Put pairs, none of which is there yet, into the lists of the k best, where they are good enough.
+
+    Args:
+        best: int64 [n, k], keys, each row ascending; updated in place.
+        rows, ids: int64 [p], the list, and the row of the other side that may enter it.
+        scores: float32 [p].
+    """
+    keys, k = keys_of(scores, ids), best.shape[1]
+    better = keys > best[rows, 0]
+    rows, keys = rows[better], keys[better]
+    order = np.lexsort((-keys, rows))
+    rows, keys = rows[order], keys[order]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    first = rank < k
+    touched, places = np.unique(rows[first], return_inverse=True)
+    new = np.full((len(touched), k), EMPTY)
+    new[places, rank[first]] = keys[first]
+    best[touched] = np.sort(np.concatenate([best[touched], new], axis=1), axis=1)[:, -k:]

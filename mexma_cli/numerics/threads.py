@@ -42,8 +42,11 @@ def one_thread_each(number: int) -> Iterator[InOrder]:
     if number == 1:
         yield map
         return
-    import torch
-
+    torch = sys.modules.get("torch")  # it need not be loaded for this
+    if torch is None:
+        with ThreadPoolExecutor(number) as pool:
+            yield pool.map
+        return
     before = torch.get_num_threads()
     pool = ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,))
     try:

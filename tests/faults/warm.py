@@ -78,7 +78,7 @@ def _shrink(texts: Path) -> None:
         texts: A folder for those of `mexma demo`, whose commands run in this process.
     """
     from mexma_cli.commands import demo
-    from mexma_cli.knn import small, sweep, tiles
+    from mexma_cli.knn import tiles
     from mexma_cli.stages.demo import demo as stage
     from mexma_cli.stages.embed.embed import embed_file
     from mexma_cli.stages.project.project import project
@@ -90,7 +90,7 @@ def _shrink(texts: Path) -> None:
         assert function.__kwdefaults__ is not None
         function.__kwdefaults__["rows_per_shard"] = 32
     journal.SECONDS = journal._SHARE = 0  # type: ignore[assignment]
-    tiles.X_TILE, tiles.Y_TILE, tiles.PIECE, sweep.X_ROWS, small.WORK = 64, 64, 32, 64, 0
+    tiles.X_TILE = tiles.Y_TILE = tiles.X_ROWS = 64
     inputs.CHUNK = 2000
     workers_in_this_process()
     logging.getLogger().addHandler(logging.NullHandler())  # a worker's log goes nowhere

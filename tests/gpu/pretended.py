@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,9 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,
 )
 
-from mexma_cli.knn import small, sweep
-from mexma_cli.knn.arithmetic import BFLOAT16
+from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.torch_products import OnDevice
 
 NAME = "pretended"
 aten = torch.ops.aten
@@ -199,7 +198,7 @@ def sides() -> tuple[np.ndarray, np.ndarray]:
 
 def search(output: str) -> None:
     """Write the neighbours that the exact search finds on the device."""
-    small.WORK, sweep.choose_arithmetic = 0, lambda *_: replace(BFLOAT16, device=NAME)
+    tiles.choose = lambda sides, *_: OnDevice((sides[0].sample(), sides[1].sample()), NAME)
     np.savez(output, **vars(knn(*sides(), 4)))
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.knn import small
+from mexma_cli.knn import choice
 from mexma_cli.knn.approximate import ann
-from mexma_cli.knn.arithmetic import FLOAT32
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.products import Float32
 from mexma_cli.settings.knn import SearchSettings
-from tests.knn.searching import same, with_arithmetic
+from tests.knn.searching import same, with_product
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,12 +37,12 @@ def sides(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 def test_finds_what_a_processor_finds(
     rows: int, dim: int, k: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(small, "WORK", 0)
+    monkeypatch.setattr(choice, "_PROBE_FROM", 0)
     x, y = sides(rows, dim)
     with caplog.at_level(logging.INFO):
         found = knn(x, y, k)
     assert f"searching on {torch.cuda.get_device_name()}" in caplog.text
-    with_arithmetic(monkeypatch, FLOAT32)
+    with_product(monkeypatch, Float32)
     assert same(found, knn(x, y, k))
 
 

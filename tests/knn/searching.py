@@ -1,18 +1,29 @@
-"""For tests of the exact search: its arithmetic, vectors that are hard for it, and equality to the bit."""
+"""For tests of the exact search: its products, vectors that are hard for it, and equality to the bit."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from mexma_cli.knn import sweep
-from mexma_cli.knn.arithmetic import BFLOAT16, Arithmetic
+from mexma_cli.knn import tiles
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.products import Float32, Samples
+from mexma_cli.knn.torch_products import BFloat16, Int8, OnDevice, TorchFloat32
 
-DEVICE = dataclasses.replace(BFLOAT16, device="cpu")
-"""The code for a GPU."""
+Kind = Callable[[Samples], Float32]
+KINDS: dict[str, Kind] = {
+    "numpy": partial(Float32, compiled=False),
+    "float32": Float32,
+    "torch": TorchFloat32,
+    "bfloat16": BFloat16,
+    "int8": Int8,
+    "device": partial(OnDevice, device="cpu"),
+}
+"""All products; the last is the code for a GPU."""
 
 
 def same(found: Neighbours, wanted: Neighbours) -> bool:
@@ -40,8 +51,21 @@ class Killed(Exception):
     """In place of a signal."""
 
 
-def with_arithmetic(patch: pytest.MonkeyPatch, arithmetic: Arithmetic) -> None:
-    patch.setattr(sweep, "choose_arithmetic", lambda *_: arithmetic)
+def with_product(patch: pytest.MonkeyPatch, kind: Kind) -> None:
+    patch.setattr(tiles, "choose", lambda sides, *_: kind((sides[0].sample(), sides[1].sample())))
+
+
+def watch(patch: pytest.MonkeyPatch) -> list[tiles.Search]:
+    """All passes of searches from here on."""
+    seen: list[tiles.Search] = []
+    run = tiles.Search.run
+
+    def watched(self: tiles.Search, *arguments: object) -> None:
+        seen.append(self)
+        run(self, *arguments)  # type: ignore[arg-type]
+
+    patch.setattr(tiles.Search, "run", watched)
+    return seen
 
 
 def crowded(rows: int, dim: int, seed: int) -> np.ndarray:

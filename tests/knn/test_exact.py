@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import sweep, tiles
-from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
+from mexma_cli.knn import kernels, tiles, units
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.neighbours import Neighbours
-from tests.knn.searching import DEVICE, Killed, Source, crowded, same, with_arithmetic
+from tests.knn.searching import KINDS, Killed, Source, crowded, same, with_product
 
 
 def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -124,33 +123,47 @@ def test_refuses_what_it_cannot_answer() -> None:
         knn(good, good, 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 1000),
-    k=st.integers(1, 6),
-    arithmetic=st.sampled_from([FLOAT32, BFLOAT16, INT8, DEVICE]),
-    x_tile=st.integers(5, 80),
-    y_tile=st.integers(5, 80),
+    sizes=st.tuples(st.integers(0, 110), st.integers(0, 90)),
+    k=st.sampled_from([1, 2, 6, 100]),
+    kind=st.sampled_from(list(KINDS)),
+    tile=st.tuples(st.integers(1, 80), st.integers(1, 80)),
     x_rows=st.integers(3, 200),
+    pairs=st.sampled_from([1, 50, 1000]),
+    ties=st.booleans(),
     threads=st.integers(1, 3),
 )
-def test_the_same_bytes_however_it_is_cut(
-    seed: int, k: int, arithmetic: Arithmetic, x_tile: int, y_tile: int, x_rows: int, threads: int
+def test_the_same_bytes_in_all_products_however_it_is_cut(
+    seed: int,
+    sizes: tuple[int, int],
+    k: int,
+    kind: str,
+    tile: tuple[int, int],
+    x_rows: int,
+    pairs: int,
+    ties: bool,
+    threads: int,
 ) -> None:
-    x, y = crowded(110, 9, seed), crowded(90, 9, seed + 1)
-    wanted = knn(x, y, k)
+    x, y = crowded(sizes[0], 9, seed), crowded(sizes[1], 9, seed + 1)
+    if ties:
+        x, y = (np.round(side - 3).astype(np.float32) for side in (x, y))
+    keep = np.random.default_rng(seed).random(sizes[0]) < 0.9
+    wanted = knn(x, y, k, keep_x=keep)
     before = torch.get_num_threads()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            with_arithmetic(patch, arithmetic)
-            patch.setattr(tiles, "X_TILE", x_tile)
-            patch.setattr(tiles, "Y_TILE", y_tile)
-            patch.setattr(sweep, "X_ROWS", x_rows)
-            patch.setattr(tiles, "GROUPS", 8)  # so that small tiles have floors, too
-            patch.setattr(sweep, "_QUEUE", y_tile + 20)  # and queues fill up
+            with_product(patch, KINDS[kind])
+            patch.setattr(tiles, "X_TILE", tile[0])
+            patch.setattr(tiles, "Y_TILE", tile[1])
+            patch.setattr(tiles, "X_ROWS", x_rows)
+            patch.setattr(tiles, "_GROUPS", 8)  # so that small tiles have floors, too
+            for module in (tiles, units, kernels):
+                patch.setattr(module, "PAIRS", pairs)
             patch.setattr("mexma_cli.numerics.threads._PARALLEL_FROM", 0)
             torch.set_num_threads(threads)
-            assert same(knn(x, y, k), wanted)
+            assert same(knn(x, y, k, keep_x=keep), wanted)
     finally:
         torch.set_num_threads(before)
 
@@ -184,11 +197,11 @@ def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.Monke
     wanted = knn(x, y, 5)
     monkeypatch.setattr(tiles, "X_TILE", 128)
     monkeypatch.setattr(tiles, "Y_TILE", 256)
-    monkeypatch.setattr(sweep, "X_ROWS", 384)
+    monkeypatch.setattr(tiles, "X_ROWS", 384)
     diary = Diary(entries)
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
-    monkeypatch.setattr(sweep, "X_ROWS", 256)  # the next run would choose other blocks
+    monkeypatch.setattr(tiles, "X_ROWS", 256)  # the next run would choose other blocks
     seen: list[int] = []
     diary.entries = 100
     again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
@@ -201,7 +214,7 @@ def test_little_memory_changes_nothing_and_too_little_is_refused(monkeypatch: py
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
     sources = Source(x), Source(y)
-    least = sweep.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
+    least = tiles.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
     assert same(knn(*sources, 4, memory=least), knn(*sources, 4))
     with pytest.raises(
         MexmaError, match=r"4 neighbours of 9,000 and 3,000 rows of 8 dimensions need [1-9][0-9.]+ MB"
@@ -226,4 +239,4 @@ def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
     with pytest.raises(MexmaError, match="begun with more memory"):
-        knn(x, y, 5, journal=diary, memory=sweep.bytes_needed(900, 700, 16, 5, 64))
+        knn(x, y, 5, journal=diary, memory=tiles.bytes_needed(900, 700, 16, 5, 64))

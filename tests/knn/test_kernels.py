@@ -1,18 +1,18 @@
-"""The compiled loops against NumPy."""
+"""The compiled loops of searches."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from mexma_cli.knn import scanning, tiles
-from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, KINDS
+from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.products import Float32
 from mexma_cli.knn.sides import dots
-from tests.knn.searching import DEVICE, with_arithmetic
+from mexma_cli.knn.torch_products import BFloat16
+from tests.knn.searching import KINDS, with_product
 
 
 def test_dots_are_dot_products_whatever_the_slices(two_threads):
@@ -28,13 +28,14 @@ def test_dots_are_dot_products_whatever_the_slices(two_threads):
 
 
 def test_all_searches_use_the_same_loops(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
-    """A second one compiles nothing, in whatever arithmetic and however it is cut."""
+    """A second one compiles nothing, in whatever product and however it is cut."""
     rng = np.random.default_rng(1)
-    kinds = (*KINDS, DEVICE, replace(FLOAT32, width=8), replace(BFLOAT16, width=8))
+    loops = kernels.offer, kernels._dots, kernels._near
+    compiled = []
     monkeypatch.setattr(tiles, "X_TILE", 600)
     monkeypatch.setattr(tiles, "Y_TILE", 700)
-    for kind, rows in itertools.product(kinds, (1, 1300)):
-        with_arithmetic(monkeypatch, kind)
+    for kind, rows in itertools.product((Float32, BFloat16, *KINDS.values()), (1300, 1)):
+        with_product(monkeypatch, kind)
         knn(rng.standard_normal((rows, 16)), rng.standard_normal((1500, 16)), 4)
-    loops = scanning.row_maxima, scanning.column_maxima, scanning._select, scanning._compute, scanning.merge
-    assert [len(loop.signatures) for loop in loops] == [1] * len(loops)
+        compiled.append([len(loop.signatures) for loop in loops])
+    assert compiled[2:] == compiled[2:3] * len(compiled[2:])  # the first two are of float32

@@ -10,12 +10,11 @@ import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.approximate import ann
-from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8
-from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
-from mexma_cli.knn.sweep import Sweep
+from mexma_cli.knn.tiles import Search
+from mexma_cli.knn.torch_products import KINDS
 from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
@@ -62,14 +61,14 @@ def _sides() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _search() -> None:
-    x, y = _sides()
-    for arithmetic in (FLOAT32, BFLOAT16, INT8):
-        forward, backward = (np.full((len(side), _K), EMPTY, dtype=np.int64) for side in (x, y))
-        sample = Sample(Side(x, None), Side(y, None))
+    sides = tuple(Side(vectors, None) for vectors in _sides())
+    samples = sides[0].sample(), sides[1].sample()
+    for kind in KINDS:
+        lists = tuple(np.full((len(side), _K), EMPTY, dtype=np.int64) for side in sides)
         try:
-            Sweep(sample, forward, backward, arithmetic).run(Place(len(x), 0, 0))
+            Search((sides[0], sides[1]), (lists[0], lists[1]), kind(samples)).run(Place(600, 0, 0))
         except (AttributeError, NotImplementedError, RuntimeError):
-            log.debug("no products of %s here", arithmetic.dtype)
+            log.debug("no products of this kind here: %s", kind.__name__)
 
 
 def _search_index() -> None:

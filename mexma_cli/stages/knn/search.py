@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import small
+from mexma_cli.knn import tiles
+from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
 from mexma_cli.numerics.limits import memory_limit
@@ -59,7 +60,7 @@ def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
                 "this container may hold %s: --memory %s stays within",
                 *(size(limit), size_option(limit * 9 // 10)),
             )
-    elif limit is not None and n * m * dim >= small.WORK:
+    elif limit is not None and n * m * dim >= WORK:
         wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k))
         if wanted > limit:
             log.warning(
@@ -70,9 +71,7 @@ def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
 
 def fastest_memory(n: int, m: int, dim: int, k: int) -> int:
     """Bytes with which the exact search of n and m rows is fastest, the process's own with them."""
-    from mexma_cli.knn.sweep import X_ROWS, bytes_needed
-
-    return resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS))
+    return resident() + tiles.bytes_needed(n, m, dim, k, min(n, tiles.X_ROWS))
 
 
 def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> int:
@@ -238,9 +237,9 @@ def journal_beside(
 
 def load_libraries() -> None:
     """Load what a search in limited memory needs, so that it is counted."""
-    from mexma_cli.knn import device, sweep  # noqa: F401
+    from mexma_cli.knn import torch_products
 
-    device.load_libraries()
+    torch_products.load_libraries()
 
 
 def has_index(n: int, m: int, index: str) -> bool:
@@ -255,9 +254,7 @@ def has_index(n: int, m: int, index: str) -> bool:
 def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
     """Bytes that a search of n and m rows takes at least."""
     if not has_index(n, m, index):
-        from mexma_cli.knn import sweep
-
-        return sweep.least_bytes(n, m, dim, k)
+        return tiles.least_bytes(n, m, dim, k)
     from mexma_cli.knn import approximate
 
     return approximate.least_bytes(n, m, k)

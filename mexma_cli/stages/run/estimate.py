@@ -15,7 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
-from mexma_cli.knn.sweep import X_ROWS, bytes_needed
+from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.lists import BLOCK_ROWS
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.settings.corpus import CorpusRecipe

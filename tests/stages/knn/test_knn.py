@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import small, tiles
+from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.settings.knn import KnnSettings
@@ -86,7 +86,6 @@ class TestInterrupted:
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("X_TILE", "Y_TILE"):
             monkeypatch.setattr(tiles, name, 4)
-        monkeypatch.setattr(small, "WORK", 0)
         monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
 
     def stopped(self, stores: StorePair, path: Path, after: int, **options: bool) -> None:

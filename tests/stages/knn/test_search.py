@@ -53,12 +53,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 KILLED = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.knn import small, sweep, tiles
+from mexma_cli.knn import tiles
 from mexma_cli.store import journal
 
 journal.SECONDS = journal._SHARE = 0
 tiles.X_TILE = tiles.Y_TILE = 100
-sweep.X_ROWS, small.WORK = 200, 0
+tiles.X_ROWS = 200
 save, entries = journal.FileJournal.save, []
 
 def deadly(self, *arguments):

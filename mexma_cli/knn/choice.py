@@ -1,0 +1,145 @@
+"""The choice of the product in which a search will take the least time on this machine.
+
+Neighbours are the same in all of them, to the last bit. They differ in speed, and in how many pairs must be
+computed exactly because an estimate does not decide.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from mexma_cli.knn.products import Float32, Samples
+from mexma_cli.knn.sides import Side
+from mexma_cli.numerics.precisions import default_device
+
+WORK = 1 << 37
+"""Multiplications from which it pays to load torch for a product that may be faster."""
+_PROBE_FROM = 1 << 34  # multiplications from which it pays to look for the fastest product
+_LOOPS_FROM = 1 << 25  # pairs of rows from which it pays to load compiled loops
+_PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
+_PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
+_SAMPLE = 512  # rows by which the number of pairs is judged, at most
+_FEWER = 4  # times as few rows, from which it follows how the share of such pairs falls
+
+
+def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
+    """The product in which a search of k neighbours takes the least time.
+
+    On a GPU it is bfloat16; for small searches only if `computing_on` names that GPU.
+
+    Args:
+        sides: Rows like those that are searched.
+        sizes: How many are searched.
+
+    Raises:
+        MexmaError: This machine has no such device.
+    """
+    pairs, dim = sizes[0] * sizes[1], sides[0].dim
+    work, named = pairs * dim, default_device()
+    alone = _PROBE_FROM if "torch" in sys.modules else WORK
+    if work < alone and named in ("auto", "cpu"):
+        return Float32(compiled=pairs >= _LOOPS_FROM)
+    from mexma_cli.knn.torch_products import KINDS, OnDevice
+    from mexma_cli.numerics.devices import pick_device
+
+    device = pick_device("auto")
+    samples = sides[0].sample(), sides[1].sample()
+    if device.type != "cpu":
+        return OnDevice(samples, str(device))
+    share = work / (_PROBE[0] * _PROBE[1] * dim)
+    best, chosen = math.inf, KINDS[0]
+    for seconds, kind in sorted(zip(times(dim), KINDS, strict=True), key=lambda one: one[0]):
+        if share * seconds < best:
+            computed = pairs_needed(kind(samples), samples, sizes, k)
+            total = share * seconds + _PAIR_SECONDS * dim * computed
+            if total < best:
+                best, chosen = total, kind
+    return chosen(samples)
+
+
+def pairs_needed(product: Float32, samples: Samples, sizes: tuple[int, int], k: int) -> float:
+    """About how many pairs of two sides of such sizes must be computed exactly.
+
+    These are the pairs whose estimate may exceed the k-th best cosine among what their row has met so far.
+    Their share is counted in the samples, for rows that have met all of it and for rows that have met a part.
+    As it falls from the latter to the former, so it goes on.
+    """
+    left, right = samples[0][:: -(-len(samples[0]) // _SAMPLE) or 1], samples[1]
+    if not min(*sizes, len(left), len(right) // _FEWER):
+        return 0.0
+    x, y = product.block(left, 0), product.block(right, 1)
+    cosines = left @ right.T
+    bounds = cosines + (x.error * y.reach + x.loose)[:, None] + (y.error * x.reach + y.loose)
+    shares = []
+    for met in (cosines[:, ::_FEWER], cosines):
+        place = max(met.shape[1] - k, 0)
+        kth = np.partition(met, place, axis=1)[:, place]
+        shares.append((bounds >= kth[:, None]).mean())
+    fall = math.log(shares[0] / shares[1]) / math.log(_FEWER)
+    found = 0.0
+    for own, other in (sizes, sizes[::-1]):
+        met = np.geomspace(1, other, 256)
+        found += own * np.trapezoid(np.minimum(shares[1] * (len(right) / met) ** fall, 1), met)
+    return float(found)
+
+
+@functools.cache
+def times(dim: int) -> tuple[float, ...]:
+    """Seconds that a small product takes on one thread, for each of `torch_products.KINDS`."""
+    import torch
+
+    from mexma_cli.knn.torch_products import KINDS
+
+    threads = torch.get_num_threads()
+    taken: list[float] = []
+    torch.set_num_threads(1)
+    try:
+        for kind in KINDS:
+            taken.append(_seconds(kind, dim, min(taken, default=math.inf)))
+    finally:
+        torch.set_num_threads(threads)
+    return tuple(taken)
+
+
+def _seconds(kind: Callable[[Samples], Float32], dim: int, fastest: float) -> float:
+    """Seconds for a product. Infinite if this machine has none of the kind, if it is wrong, or if its first
+    rows take longer than all rows in the fastest one: int8 is far slower without oneDNN's kernel."""
+    samples = _extremes(_PROBE[0], dim), _extremes(_PROBE[1], dim)
+    few = slice(4)
+    try:
+        product = kind(samples)
+        x, y = product.block(samples[0], 0), product.block(samples[1], 1)
+        memory, multiply = product.memory(*_PROBE), product.against(y.low)
+        found = product.here(multiply(x.low[few], memory))
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return math.inf  # the product of int8 is not public
+    exact = samples[0][few].astype(np.float64) @ samples[1].T.astype(np.float64)
+    error = np.abs(found + x.bias[few, None] + y.bias - exact) - np.abs(found) * product.spread
+    if (error > (x.error * y.reach + x.loose)[few, None] + (y.error * x.reach + y.loose)).any():
+        return math.inf  # sums of int8 overflow on processors that have no instruction for them
+    if timed(lambda: multiply(x.low[few], memory)) > fastest:
+        return math.inf
+    taken = timed(lambda: multiply(x.low, memory))
+    return (
+        taken if taken > 2 * fastest else min(taken, *(timed(lambda: multiply(x.low, memory)) for _ in "ab"))
+    )
+
+
+def _extremes(rows: int, dim: int) -> np.ndarray:
+    """Unit vectors, float32 [rows, dim], of numbers of one size, in some rows nearly all of one sign."""
+    rng = np.random.default_rng(rows)
+    signs = np.where(rng.random((rows, dim)) < rng.random((rows, 1)) * 2, np.float32(1), np.float32(-1))
+    return signs / np.sqrt(np.float32(dim))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that some work takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

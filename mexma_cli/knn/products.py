@@ -1,0 +1,99 @@
+"""Products of rows of two sides: estimates of cosines with a known largest error, and the float32 product.
+
+A product prepares unit vectors as a `Block`. The cosine of two rows is then estimated as
+
+    x.bias + y.bias + x.low . y.low
+
+and is off by at most
+
+    spread |x.low . y.low|  +  x.error y.reach + x.loose  +  y.error x.reach + y.loose
+
+where `reach` is the largest length of a row: of x as it is, of y as it is in `low`. The lengths are
+measured, not assumed. So nothing is missed whatever the vectors are, and a row that a product is bad at only
+makes its own bounds wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mexma_cli.knn import units
+from mexma_cli.knn.units import Limits, Pairs
+
+Samples = tuple[np.ndarray, np.ndarray]
+"""Unit vectors of some rows of both sides, float32 [n, d]."""
+Multiply = Callable[[Any, Any], Any]
+"""Multiplies rows of x, [r, width], with those of y that it was made for, into memory for the estimates."""
+
+
+class Block(NamedTuple):
+    """Rows of a side, prepared for a product.
+
+    Attributes:
+        low: [n, width], the rows in the product's numbers.
+        bias, error, loose: float32 [n], see above.
+        reach: See above.
+    """
+
+    low: Any
+    bias: np.ndarray
+    error: np.ndarray
+    loose: np.ndarray
+    reach: np.float32
+
+
+class Float32:
+    """The product by NumPy, for which torch need not be loaded; and what all products do.
+
+    Args:
+        samples: From which a product may take the usual direction and size of rows.
+        compiled: Whether compiled loops are worth loading.
+
+    Attributes:
+        spread: The relative error of an estimate, as it is stored.
+        loops: `units`, or `kernels`, which has the same compiled.
+        memory_errors: Exceptions which say that a GPU's memory is full.
+    """
+
+    spread = np.float32(0)
+    memory_errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self, samples: Samples | None = None, compiled: bool = True) -> None:
+        self.loops: ModuleType = units
+        if compiled:
+            from mexma_cli.knn import kernels
+
+            self.loops = kernels
+
+    def block(self, unit: np.ndarray, side: int) -> Block:
+        """Prepare unit vectors, float32 [n, d], of side 0 (x) or 1 (y)."""
+        none = np.zeros(len(unit), np.float32)
+        rounding = np.float32(0.505 * (unit.shape[1] + 16) * 2.0**-24 + 5e-7)  # of sums in any order
+        return Block(unit, none, none, none + rounding, np.float32(1))
+
+    def memory(self, rows: int, columns: int) -> Any:
+        """Memory for the estimates of a tile of so many rows and columns, or of a smaller one."""
+        return np.empty(rows * columns, np.float32)
+
+    def against(self, low: Any) -> Multiply:
+        """A function that multiplies with these rows of y; several threads may call it at once."""
+
+        def multiply(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
+            tile = memory[: len(rows) * len(low)].reshape(len(rows), len(low))
+            return np.matmul(rows, low.T, out=tile)
+
+        return multiply
+
+    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
+        """Find the estimates that reach the limit of their row or their column, see `units.near`."""
+        found: Iterator[Pairs] = self.loops.near(tile, rows, columns)
+        return found
+
+    def here(self, estimates: Any) -> np.ndarray:
+        """Estimates as float32 of NumPy."""
+        found: np.ndarray = estimates
+        return found

@@ -1,0 +1,140 @@
+"""Estimates are no further off than their bounds say, on whatever vectors; wrong ones are noticed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import tiles, torch_products, units
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.products import Float32
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.torch_products import BFloat16, Int8, OnDevice
+from mexma_cli.knn.units import Limits
+from tests.knn.searching import KINDS, crowded, same, watch, with_product
+
+
+def nasty(kind: str, rows: int, dim: int, seed: int) -> np.ndarray:
+    """Vectors that int8 is bad at."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((rows, dim)).astype(np.float32)
+    if kind == "outlier dimensions":
+        vectors[:, :2] *= 100
+    elif kind == "one row much larger":
+        vectors[rows // 2] *= 1e6
+    elif kind == "one row of one number":
+        vectors[rows // 3] = 0
+        vectors[rows // 3, -1] = 1
+    elif kind == "all equal":
+        vectors[:] = vectors[0]
+    elif kind == "constants":
+        vectors[:] = vectors[:, :1]
+    elif kind == "zeros and duplicates":
+        vectors[::3] = 0
+        vectors[1::3] = vectors[1]
+    elif kind == "crowded":
+        vectors = crowded(rows, dim, seed)
+    return vectors
+
+
+NASTY = [
+    "outlier dimensions",
+    "one row much larger",
+    "one row of one number",
+    "all equal",
+    "constants",
+    "zeros and duplicates",
+    "crowded",
+]
+
+
+@pytest.mark.parametrize("kind", NASTY)
+@pytest.mark.parametrize("dim", [1, 3, 31, 33, 100, 1024])
+@pytest.mark.parametrize("product", KINDS)
+def test_an_estimate_is_no_further_off_than_its_bound(kind: str, dim: int, product: str) -> None:
+    left, right = Side(nasty(kind, 70, dim, 0), None), Side(nasty(kind, 50, dim, 1), None)
+    made = KINDS[product]((left.sample(), right.sample()))
+    x, y = left.units(0, 70), right.units(0, 50)
+    low, other = made.block(x, 0), made.block(y, 1)
+    found = made.here(made.against(other.low)(low.low, made.memory(70, 50)))
+    error = np.abs(found + low.bias[:, None] + other.bias - x.astype(np.float64) @ y.T.astype(np.float64))
+    slack = (low.error * other.reach + low.loose)[:, None] + other.error * low.reach + other.loose
+    assert (error <= np.abs(found) * made.spread + slack).all()
+
+
+@pytest.mark.parametrize("kind", NASTY)
+@pytest.mark.parametrize("product", ["bfloat16", "int8", "device"])
+def test_misses_nothing_on_nasty_vectors(monkeypatch: pytest.MonkeyPatch, kind: str, product: str) -> None:
+    x, y = nasty(kind, 300, 33, 0), nasty(kind, 270, 33, 1)
+    wanted = {k: knn(x, y, k) for k in (4, 280)}
+    with_product(monkeypatch, KINDS[product])
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
+    monkeypatch.setattr(tiles, "_GROUPS", 16)
+    seen = watch(monkeypatch)
+    for k, neighbours in wanted.items():
+        assert same(knn(x, y, k), neighbours)
+    assert len(seen) == 2  # no bound broke
+
+
+def test_a_single_odd_row_does_not_make_all_others_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = nasty("plain", 200, 100, 0), nasty("plain", 200, 100, 1)
+    with_product(monkeypatch, Int8)
+    seen = watch(monkeypatch)
+    knn(x, y, 4)
+    x[150] = y[150] = np.eye(100)[3]
+    knn(x, y, 4)
+    plain, odd = (each.computed for each in seen)
+    assert odd < plain + 3 * 400  # its own row and column, at most
+
+
+@pytest.mark.parametrize("kind", [BFloat16, partial(OnDevice, device="cpu"), Int8])
+def test_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    x, y = crowded(500, 32, 7), crowded(400, 32, 8)
+    wanted = knn(x, y, 3)
+    product = kind.func if isinstance(kind, partial) else kind
+    against = product.against
+
+    def sloppy(self: Any, low: torch.Tensor) -> Any:
+        return lambda *given: against(self, low)(*given).mul_(1.5)
+
+    with_product(monkeypatch, kind)
+    monkeypatch.setattr(product, "against", sloppy)
+    seen = watch(monkeypatch)
+    assert same(knn(x, y, 3), wanted)
+    assert [type(each.product) for each in seen] == [product, Float32]
+
+
+@pytest.mark.parametrize("most", [10**6, 2000])
+def test_every_pair_that_reaches_a_bound_comes_back_from_a_device(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "PAIRS", most)
+    rng = np.random.default_rng(0)
+    tile = torch.from_numpy(rng.standard_normal((70, 900))).bfloat16()
+    rows, columns = (
+        Limits(np.full(size, 2.5, np.float32), rng.random(size, dtype=np.float32)) for size in tile.shape
+    )
+    device = OnDevice((np.empty((0, 2), np.float32),) * 2, "cpu")
+    parts = list(device.near(tile, rows, columns))
+    assert max(len(found.rows) for found in parts) <= most + tile.shape[1]
+    found = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    exact = tile.float().numpy()
+    reached = (exact + columns.above >= rows.need[:, None]) | (exact + rows.above[:, None] >= columns.need)
+    assert (np.stack(found[:2]) == np.nonzero(reached)).all() and (found[2] == exact[reached]).all()
+
+
+def test_a_full_device_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError
+
+    with_product(monkeypatch, KINDS["device"])
+    monkeypatch.setattr(torch_products.torch, "matmul", full)
+    vectors = crowded(20, 8, 0)
+    with pytest.raises(MexmaError, match="memory of the GPU is full") as caught:
+        knn(vectors, vectors, 1)
+    assert "--device cpu" in str(caught.value.hint)
