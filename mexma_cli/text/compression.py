@@ -17,10 +17,10 @@ from mexma_cli.errors import MexmaError
 BLOCK = 1 << 20
 """Bytes of text that are in memory at a time, however few packed ones they come from."""
 _STEP = 1 << 10  # in four bytes zst has at most 128 KiB, so that a step gives at most 32 MiB
-_AHEAD = 16 << 10
-"""Bytes that a decompressor may take at a time: of gz they give at most 16 MiB."""
+_AHEAD = 2 << 10
+"""Bytes that a decompressor may take at a time: of gz they give at most 2 MiB."""
 _XZ_MEMORY = 256 << 20  # `xz -9` takes 65 MiB to unpack
-_RATIO, _SPARED = 500, 16 << 20
+_RATIO, _SPARED = 500, 1 << 20
 """Text is not packed to less than a five-hundredth; the first bytes may be, as in a file of equal lines."""
 
 
@@ -137,7 +137,7 @@ def check_ratio(size: int, packed: int, where: str) -> None:
     """Refuse a text of `size` bytes that is packed into so few that it can be none.
 
     Raises:
-        MexmaError: It has more than 16 MiB, and more than 500 bytes a packed one.
+        MexmaError: It has more than 1 MiB, and more than 500 bytes a packed one.
     """
     if size > max(_SPARED, _RATIO * packed):
         raise MexmaError(
