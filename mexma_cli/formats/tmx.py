@@ -269,6 +269,8 @@ class _Reader:
         elif name in ("seg", "prop") and self._text is not None:
             text, self._text = "".join(self._text), None
             if name == "seg":
+                if "\n" in text:  # it is wrapped over lines, and indented
+                    text = " ".join(text.split())
                 tag = self._tags.setdefault(self._language.lower().replace("_", "-"), self._language)
                 if tag in self._segments:
                     self._raw.left_out["further segments in a language of their unit"] += 1

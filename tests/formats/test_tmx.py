@@ -105,6 +105,12 @@ def tuv(language: str, segment: str, attribute: str = "xml:lang") -> str:
     return f"<tuv {attribute}='{language}'><seg>{segment}</seg></tuv>"
 
 
+def test_a_segment_that_is_wrapped_over_lines_is_one_line() -> None:
+    wrapped = "\n   The garden gate\r\n   is <bpt i='1'>b</bpt>painted green.\n  "
+    *_, pair = read(units(tuv("en", wrapped) + tuv("fr", "deux  blancs")), ("en", "fr"))
+    assert pair == ("The garden gate is painted green.", "deux  blancs")
+
+
 def test_other_programs_documents_are_read() -> None:
     doctype = "<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n"
     first = (
