@@ -20,8 +20,9 @@ _STEP = 1 << 10  # in four bytes zst has at most 128 KiB, so that a step gives a
 _AHEAD = 2 << 10
 """Bytes that a decompressor may take at a time: of gz they give at most 2 MiB."""
 _XZ_MEMORY = 256 << 20  # `xz -9` takes 65 MiB to unpack
-_RATIO, _SPARED = 500, 1 << 20
+_RATIO, _SPARED = 500, 16 << 20
 """Text is not packed to less than a five-hundredth; the first bytes may be, as in a file of equal lines."""
+_SPARED_ELSEWHERE = 1 << 20  # zst is quickly unpacked, and stores are packed so
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,13 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def check_ratio(size: int, packed: int, where: str) -> None:
+def check_ratio(size: int, packed: int, where: str, spared: int = _SPARED) -> None:
     """Refuse a text of `size` bytes that is packed into so few that it can be none.
 
     Raises:
-        MexmaError: It has more than 1 MiB, and more than 500 bytes a packed one.
+        MexmaError: It has more than the `spared` bytes, and more than 500 a packed one.
     """
-    if size > max(_SPARED, _RATIO * packed):
+    if size > max(spared, _RATIO * packed):
         raise MexmaError(
             f"{where} is no text: over {size >> 20:,} MiB are packed into {packed:,} bytes",
             "if it is meant, unpack it first",
@@ -163,9 +164,10 @@ class _Counted(io.RawIOBase):
 
 def _checked(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
     counted, size = _Counted(file), 0
+    spared = _SPARED if compression is ZST else _SPARED_ELSEWHERE
     for piece in _unpacked(counted, compression):
         size += len(piece)
-        check_ratio(size, counted.count, where)
+        check_ratio(size, counted.count, where, spared)
         yield piece
 
 

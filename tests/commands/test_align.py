@@ -348,7 +348,7 @@ class TestBadInput:
         empty = write(tmp_path / "empty")
         fails(run("align", empty, target), 1, "has no lines")
         (folders[0] / "deep/a.txt").unlink()
-        (folders[0] / "deep/b.spa").write_bytes(b"\xff\xfe\n")
+        (folders[0] / "deep/b.spa").write_bytes(b"\xff\xfa\n")
         fails(run("align", *folders), 1, "b.spa, line 1, byte 1: not UTF-8")
 
     def test_documents_in_pieces_are_taken_together(self, texts: list[Path], tmp_path: Path) -> None:

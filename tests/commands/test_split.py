@@ -25,7 +25,19 @@ def test_split_reads_stdin(tmp_path: Path) -> None:
     ok(run("split", "-", "--lang", "fr", "-o", out, "--workers", "1", stdin=LINES[0]))
     assert len(out.read_text("utf-8").splitlines()) == 2
     empty = ok(
-        run("split", "-", "--lang", "fr", "-o", out, "--format", "jsonl", "--workers", "1", stdin="{}")
+        run(
+            "split",
+            "-",
+            "--lang",
+            "fr",
+            "-o",
+            out,
+            "--format",
+            "jsonl",
+            "--workers",
+            "1",
+            stdin='{"text": ""}',
+        )
     )
     assert f"warning: no sentence was kept, so {out} is empty" in empty.stderr
 

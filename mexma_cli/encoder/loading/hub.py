@@ -73,6 +73,8 @@ def fetch(name: str, trust_remote_code: bool = False) -> Path:
         )
     if constants.HF_HUB_OFFLINE:
         return _cached(name, "HF_HUB_OFFLINE is set")
+    # Else it asks the hub first, with a patience of its own, which programs there are that it may be run by.
+    constants.HF_HUB_DISABLE_TELEMETRY = True
     try:
         siblings = HfApi().model_info(repository, revision=revision, timeout=PATIENCE).siblings or []
     except HfHubHTTPError as error:

@@ -48,6 +48,7 @@ def test_an_encoders_folder_has_no_head(
     """The transformer is taken all the same; modules.json may be there."""
     encoder = SentenceEncoder.load(str(masked_lms["xlm-roberta"]), "cpu")
     encoder.save(tmp_path / "saved")
+    caplog.clear()
     base, head = load_masked_lm(str(tmp_path / "saved"))
     assert caplog.messages == [
         f"{tmp_path / 'saved'} has no masked-LM head: an untrained one takes its place"

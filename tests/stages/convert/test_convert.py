@@ -8,6 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit
+from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.stages.convert.convert import raw_to_store
 from mexma_cli.stages.convert.raw import VectorFile
 from mexma_cli.store import writer
@@ -29,7 +30,7 @@ def convert(folder: Path, raw: str, **options: Any) -> np.ndarray:
     for number, name in enumerate(("ones", "twos"), 1):
         (folder / name).write_bytes(np.full((ROWS, 4), number, np.float32).tobytes())
     how: dict[str, Any] = {"language": "und", "argv": ()} | options
-    vectors = VectorFile(folder / raw, 4)
+    vectors = VectorFile(folder / raw, ConvertSettings(dim=4))
     return raw_to_store(vectors, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
 
 

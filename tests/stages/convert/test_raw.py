@@ -21,18 +21,18 @@ def test_comes_back_as_it_was_written(tmp_path: Path, dtype: str) -> None:
 def test_refuses_what_is_no_whole_number_of_rows(tmp_path: Path) -> None:
     path = tmp_path / "v"
     with pytest.raises(MexmaError, match="no such file"):
-        open_raw(path, 4)
+        open_raw(path, 4, "float32")
     path.write_bytes(b"")
     with pytest.raises(MexmaError, match="is empty"):
-        open_raw(path, 4)
+        open_raw(path, 4, "float32")
     path.write_bytes(b"\0" * 24)
     with pytest.raises(
         MexmaError, match=r"24 bytes, no whole number of rows of 4 x float32 \(16 bytes each\)"
     ):
-        open_raw(path, 4)
+        open_raw(path, 4, "float32")
     assert open_raw(path, 4, "float16").shape == (3, 4)
     with pytest.raises(MexmaError, match="is a folder"):
-        open_raw(tmp_path, 4)
+        open_raw(tmp_path, 4, "float32")
 
 
 def test_refuses_numbers_too_large_for_float16() -> None:
@@ -58,7 +58,7 @@ def test_refuses_other_arrays(array: np.ndarray, message: str, tmp_path: Path) -
 
 def test_header_is_numpys(tmp_path: Path) -> None:
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
-    (tmp_path / "v").write_bytes(npy_header(2, 3, "float32") + to_raw(vectors))
+    (tmp_path / "v").write_bytes(npy_header(2, 3, "float32") + to_raw(vectors, "float32"))
     np.testing.assert_array_equal(np.load(tmp_path / "v"), vectors)
 
 

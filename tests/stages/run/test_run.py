@@ -453,7 +453,7 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     """Four chapters in two languages; one line is in none of them."""
     for code in ("fra", "eng"):
         shutil.copytree(EXAMPLES.parent / "jonah" / code, tmp_path / code)
-    (tmp_path / "fra/1.txt").write_text("12345678\n" + (tmp_path / "fra/1.txt").read_text())
+    (tmp_path / "fra/1.txt").write_text("12345678\n\n" + (tmp_path / "fra/1.txt").read_text())
     how = {"document": "file", "rejects": True}
     raw = {
         "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),

@@ -15,6 +15,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.decompose import DecomposeRecipe
+from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.settings.load import load, load_any, shipped
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.info.info import inspect
@@ -130,7 +131,7 @@ def test_the_export_embeds_what_projecting_makes(
     encoder.prefix = "query: "
     for language, lines in sentences.items():
         (tmp_path / f"{language}.txt").write_text("\n".join(lines * 2) + "\n")
-        options = EmbedOptions(f"{language}_Latn", "float32")
+        options = EmbedOptions(f"{language}_Latn", EmbedSettings(store_dtype="float32"))
         embed_file(encoder, tmp_path / f"{language}.txt", tmp_path / f"{language}.emb", options)
     data = {"root": str(tmp_path), "pairs": [{"source": "eng.emb", "target": "fra.emb"}], "validation": 0.2}
     run = decompose(recipe(tmp_path, encoder=str(tiny_encoder), data=data))
