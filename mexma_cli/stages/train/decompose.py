@@ -146,7 +146,7 @@ def decompose(
         MexmaError: The stores do not go together, are too small, or are of another encoder than the recipe's;
             the folder holds a run already (without `resume`) or another recipe's (with it).
     """
-    stores = open_pairs(recipe)
+    stores = open_store_pairs(recipe)
     encoder = _encoder(recipe, stores[0][0])
     settings, run = recipe.trainer, Path(recipe.run)
     device = pick_device(settings.device)
@@ -176,7 +176,7 @@ def decompose(
     return run
 
 
-def open_pairs(recipe: DecomposeRecipe) -> list[StorePair]:
+def open_store_pairs(recipe: DecomposeRecipe) -> list[StorePair]:
     """A recipe's stores, source and target.
 
     Raises:

@@ -19,7 +19,7 @@ from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.settings.load import load, load_any, shipped
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.info.info import inspect
-from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_pairs
+from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_store_pairs
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.encoder.conftest import change_json
 from tests.stores import flip
@@ -199,7 +199,7 @@ def test_stores_that_were_made_anew_are_refused(pair: Path, make_store: Make) ->
 def test_a_pair_of_stores_that_is_there_twice(pair: Path) -> None:
     both = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "fra.emb", "target": "./eng.emb"}]
     with pytest.raises(MexmaError, match=r"fra\.emb and \S+eng\.emb are in data\.pairs twice"):
-        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
+        open_store_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
 
 
 def test_the_hint_for_another_folder_names_a_recipe_that_there_is(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_the_hint_for_another_folder_names_a_recipe_that_there_is(tmp_path: Path
 def test_other_row_counts(pair: Path, make_store: Make) -> None:
     make_store(pair / "fra.emb", random(29, 2), "fra_Latn", overwrite=True)
     with pytest.raises(MexmaError, match=r"eng.emb has 30 rows, .*fra.emb has 29"):
-        open_pairs(recipe(pair))
+        open_store_pairs(recipe(pair))
 
 
 def test_a_pair_without_rows(pair: Path, make_store: Make) -> None:
@@ -219,7 +219,7 @@ def test_a_pair_without_rows(pair: Path, make_store: Make) -> None:
         make_store(pair / f"none.{name}.emb", random(0, 1), f"{name}_Latn")
     both = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "none.eng.emb", "target": "none.deu.emb"}]
     with pytest.raises(MexmaError, match=r"none\.eng\.emb and \S+none\.deu\.emb have no rows"):
-        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
+        open_store_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_pair_without_rows(pair: Path, make_store: Make) -> None:
 def test_mixed_encoders(other: dict[str, str], said: str, pair: Path, make_store: Make) -> None:
     make_store(pair / "fra.emb", random(30, 2), "fra_Latn", overwrite=True, **other)
     with pytest.raises(MexmaError, match=f"different encoders: some encoder .*{said}.*fra.emb"):
-        open_pairs(recipe(pair))
+        open_store_pairs(recipe(pair))
 
 
 def test_mixed_encoders_in_different_pairs(pair: Path, make_store: Make) -> None:
@@ -242,25 +242,25 @@ def test_mixed_encoders_in_different_pairs(pair: Path, make_store: Make) -> None
         make_store(path, random(9, 1, 8), f"{language}_Latn", fingerprint="e" * 32)
     pairs = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "eng2.emb", "target": "deu2.emb"}]
     with pytest.raises(MexmaError, match=r"different encoders: .*6 numbers.*eng.emb.*8 numbers.*eng2.emb"):
-        open_pairs(recipe(pair, data={"root": str(pair), "pairs": pairs}))
+        open_store_pairs(recipe(pair, data={"root": str(pair), "pairs": pairs}))
 
 
 def test_a_language_on_one_side_only(pair: Path) -> None:
     pairs = [{"source": "eng.emb", "target": "{lang}.emb", "languages": ["fra", "deu"]}]
     with pytest.raises(MexmaError, match=r"one side only: .*eng.emb is there, .*deu.emb is not"):
-        open_pairs(recipe(pair, data={"root": str(pair), "pairs": pairs}))
+        open_store_pairs(recipe(pair, data={"root": str(pair), "pairs": pairs}))
     both = [{"source": "x.emb", "target": "y.emb"}]
     with pytest.raises(MexmaError, match=r"x.emb: no such file"):
-        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
+        open_store_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
 
 
 def test_languages_that_are_not_stated_or_equal(pair: Path, make_store: Make) -> None:
     make_store(pair / "fra.emb", random(30, 2), "und", overwrite=True)
     with pytest.raises(MexmaError, match=r"fra.emb does not say what language"):
-        open_pairs(recipe(pair))
+        open_store_pairs(recipe(pair))
     make_store(pair / "fra.emb", random(30, 2), "eng_Latn", overwrite=True)
     with pytest.raises(MexmaError, match="are both eng_Latn"):
-        open_pairs(recipe(pair))
+        open_store_pairs(recipe(pair))
 
 
 @pytest.mark.parametrize(
