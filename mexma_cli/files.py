@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -161,28 +162,30 @@ class _Together:
     finals: list[Path] = field(default_factory=list)
 
 
-_group: _Together | None = None
+_group: ContextVar[_Together | None] = ContextVar("_group", default=None)
+"""The open block of `together`, of each thread."""
 
 
 @contextmanager
 def together() -> Iterator[None]:
     """Let all outputs that are made in the block get their names at its end: all or, after an error, none."""
-    global _group
-    assert _group is None
+    assert _group.get() is None
     with ExitStack() as stack:
-        _group = made = _Together(stack)
+        made = _Together(stack)
+        _group.set(made)
         try:
             yield
         finally:
-            _group = None
+            _group.set(None)
         commit(*made.finals)
 
 
 def _group_of(final: Path) -> _Together | None:
     """The open group; None for what is in a folder that is itself made in it."""
-    if _group is None or _group.folders.intersection((final.parent.resolve() / final.name).parents):
+    group = _group.get()
+    if group is None or group.folders.intersection((final.parent.resolve() / final.name).parents):
         return None
-    return _group
+    return group
 
 
 @contextmanager

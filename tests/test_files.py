@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,17 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
         write_json_atomic(path, "new")
     assert read_json(path) == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_another_thread_makes_is_not_among_what_is_made_together(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    with together():
+        write_json_atomic(one, 1)
+        thread = Thread(target=write_json_atomic, args=(other, 2))
+        thread.start()
+        thread.join()
+        assert not one.exists() and read_json(other) == 2
+    assert read_json(one) == 1
 
 
 @pytest.mark.parametrize("relative", [True, False])
