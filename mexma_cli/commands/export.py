@@ -38,17 +38,17 @@ def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
       mexma export intfloat/multilingual-e5-small --dtype fp16 -o e5
     """
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.encoder.loading.folder import check_replaceable, locate
+    from mexma_cli.encoder.loading.folder import CHECKSUMS, check_replaceable, locate
     from mexma_cli.encoder.loading.modules import is_only_ours
     from mexma_cli.files import make_parent
 
     check_replaceable(output)
     if output.exists() and output.resolve() == locate(encoder).resolve():
         raise click.UsageError(f"{output} is the encoder itself: name another folder.")
-    if output.exists() and any(output.iterdir()) and not overwrite:
+    if output.exists() and any(output.iterdir()) and not (overwrite or (output / CHECKSUMS).is_file()):
         raise click.UsageError(f"{output} is there already: --overwrite makes it anew.")
     make_parent(output)
-    SentenceEncoder.load(encoder, "cpu").save(output, SHORT_NAMES[dtype])
+    SentenceEncoder.load(encoder, "cpu").save(output, SHORT_NAMES[dtype], replace=overwrite)
     if is_only_ours(output):
         log.info(
             "%s: words are embedded by their n-grams, which needs mexma: "

@@ -534,7 +534,7 @@ class SentenceEncoder:
                 f"supported without such code: {', '.join(FAMILIES)}",
             )
 
-    def save(self, path: str | Path, dtype: str = "float32") -> None:
+    def save(self, path: str | Path, dtype: str = "float32", *, replace: bool = True) -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
         With n-grams or `pq` weights, every version of transformers refuses it, and sentence-transformers
@@ -543,15 +543,17 @@ class SentenceEncoder:
         Args:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `pq`, the embeddings of
                 tokens and n-grams product quantised and all else as float16.
+            replace: If not, an encoder that is there already has to be the same, and stays.
 
         Raises:
-            MexmaError: Another type, a full disk, or the path holds something that is no encoder.
+            MexmaError: Another type, a full disk, or the path holds something that is no encoder, or with
+                `replace` off another one.
         """
         kind = self.transformer.config.model_type
         if self.takes_language or kind in ("laser2", "laser3"):
             raise MexmaError(f"{self.name!r}: an encoder of the kind {kind} is not written", "copy its files")
         check_replaceable(Path(path))
-        with written_aside(Path(path)) as aside:
+        with written_aside(Path(path), replace) as aside:
             stored = self.save_transformer(aside, dtype)
             save_modules(aside, self.pooling, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.trained:

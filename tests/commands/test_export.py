@@ -58,6 +58,11 @@ def test_nothing_is_written_over(tiny_encoder: Path, tmp_path: Path) -> None:
     fails(run("export", tiny_encoder, "-o", tmp_path / "text", "--overwrite"), 1, "holds no encoder")
     output = tmp_path / "it"
     ok(run("export", tiny_encoder, "-o", output))
-    fails(run("export", tiny_encoder, "-o", output), 2, "--overwrite makes it anew")
+    before = (output / "config.json").stat().st_ino
+    ok(run("export", tiny_encoder, "-o", output))  # as it was killed when all was done
+    fails(run("export", tiny_encoder, "-o", output, "--dtype", "bf16"), 1, "is another encoder")
+    assert (output / "config.json").stat().st_ino == before and len(list(tmp_path.iterdir())) == 2
     ok(run("export", tiny_encoder, "-o", output, "--overwrite", "--dtype", "bf16"))
+    (output / "checksums.json").unlink()
+    fails(run("export", tiny_encoder, "-o", output), 2, "--overwrite makes it anew")
     fails(run("export", tmp_path / "none", "-o", tmp_path / "b"), 1, "no encoder")

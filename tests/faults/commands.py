@@ -80,7 +80,7 @@ class Command:
     Attributes:
         before: The commands that make what it reads.
         again: What a user gives to go on, if it is not the same command.
-        once: It does something else the second time: it appends, or refuses to write what is there.
+        once: It does something else the second time: it appends.
         adds: Its sums have another order, and so other last bits, with another number of threads.
         parts: It makes several things, each with a name of its own as soon as it is whole.
         long: It takes so long that it is not part of `make test`.
@@ -141,7 +141,7 @@ COMMANDS = [
     Command("langid", ("langid", "a.txt", "-o", "l.tsv")),
     Command("score", SCORE),
     Command("search", ("search", *WITH, "a2.txt", "b.emb", "-o", "found.tsv"), (B,)),
-    Command("export", ("export", "enc", "-o", "exported"), once=True),
+    Command("export", ("export", "enc", "-o", "exported")),
     Command("export-overwrite", ("export", "enc", "-o", "exported", "--dtype", "fp16", "--overwrite")),
     Command("augment", ("augment", "b.txt", "-o", "hard")),
     Command("eval", XSIM, parts=True),

@@ -149,14 +149,25 @@ def _write_checksums(folder: Path) -> None:
     files.write_json_atomic(folder / CHECKSUMS, content.sealed().model_dump(mode="json"))
 
 
+def _check_same(folder: Path, new: Path) -> None:
+    """Refuse to go on if a folder is not what was made anew: all that decides the vectors counts."""
+    written = folder / CHECKSUMS
+    if not written.is_file() or written.read_bytes() != (new / CHECKSUMS).read_bytes():
+        raise MexmaError(f"{folder} is there already, and is another encoder", "--overwrite makes it anew")
+    check_whole(folder, "--overwrite makes it anew")
+
+
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
+def written_aside(path: Path, replace: bool = True) -> Iterator[Path]:
     """A folder to fill. When everything is on disk, it takes its final name, in place of an older folder.
 
     Its checksums are written last.
 
+    Args:
+        replace: If not, an older folder has to be what was written again, and stays.
+
     Raises:
-        MexmaError: The disk is full; the older folder is still there.
+        MexmaError: The disk is full, or the older folder must not be replaced; it is still there.
     """
     files.make_folder(files.behind_link(path).parent)
     try:
@@ -164,6 +175,9 @@ def written_aside(path: Path) -> Iterator[Path]:
             part.mkdir()
             yield part
             _write_checksums(part)
+            if not replace and path.is_dir() and any(path.iterdir()):
+                _check_same(path, part)
+                return
             for written in part.rglob("*"):
                 if written.is_file():
                     written.chmod(0o644)  # safetensors makes its files private
