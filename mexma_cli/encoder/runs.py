@@ -33,10 +33,12 @@ class RunEncoder(Protocol):
     Attributes:
         takes_vectors: Whether the vectors of a store spare it work.
         dim: Length of the vectors.
+        cut: Sentences of `documents` that were cut to the encoder's `max_tokens`; a copy counts by itself.
     """
 
     takes_vectors: bool
     dim: int
+    cut: int
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
@@ -81,14 +83,15 @@ class JoinedRuns:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
-        self.dim = encoder.dim
+        self.dim, self.cut = encoder.dim, 0
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
         """As `RunEncoder.documents`; the sentences that have no vectors are embedded together."""
         unknown = [text for text, vectors in zip(texts, known, strict=True) if vectors is None]
-        new = self._embed([sentence for text in unknown for sentence in text], language)
+        new, cut = self._embed([sentence for text in unknown for sentence in text], language)
+        self.cut += cut
         borders = np.cumsum([len(text) for text in unknown])[:-1]
         parts = iter(np.split(new, borders))
         found = []
@@ -101,18 +104,20 @@ class JoinedRuns:
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
             both = zip(starts.tolist(), sizes.tolist(), strict=True)
             joined = [" ".join(text[start : start + size]).strip() for start, size in both]
-            return self._embed(joined, language)
+            return self._embed(joined, language)[0]
 
         return runs
 
-    def _embed(self, sentences: Sequence[str], language: str) -> np.ndarray:
-        """Unit vectors; equal sentences are embedded once, and blank ones are zeros."""
+    def _embed(self, sentences: Sequence[str], language: str) -> tuple[np.ndarray, int]:
+        """Unit vectors, and how many were cut; equal sentences are embedded once, and blank ones are zeros."""
         places: dict[str, int] = {}
         rows = [places.setdefault(sentence, len(places)) for sentence in sentences]
         with self._turn:
+            before = self._encoder.truncated
             self._encoder.set_language(language)
             vectors = self._encoder.embed(list(places))
-        return stored_vectors(list(places), vectors)[rows]
+            cut = self._encoder.truncated - before
+        return stored_vectors(list(places), vectors)[rows], cut
 
 
 class SummedRuns:
@@ -126,7 +131,7 @@ class SummedRuns:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
-        self.dim = encoder.dim
+        self.dim, self.cut = encoder.dim, 0
         first, last = encoder.tokenize([""])[0]
         self._bag = Bag(encoder.transformer, int(first))
         (self._end,) = self._bag.sums([np.array([last])], None)
@@ -157,7 +162,9 @@ class SummedRuns:
         found = [np.zeros((0, len(self._end)))]
         for at in range(0, len(sentences), SENTENCES_PER_BUFFER):
             with self._turn:
+                before = self._encoder.truncated
                 tokens, extra = self._encoder.inputs(sentences[at : at + SENTENCES_PER_BUFFER])
+                self.cut += self._encoder.truncated - before
             found.append(self._bag.sums([own[1:-1] for own in tokens], extra))
         return np.concatenate(found)
 

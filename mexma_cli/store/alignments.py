@@ -39,6 +39,8 @@ class AlignmentJournal:
         self._file = (folder / _FILE).open("a+b")
         self.groups: int = self._journal.facts.get("groups", 0)
         """Groups of pairs that are done."""
+        self.cut: int = self._journal.facts.get("cut", 0)
+        """Sentences that the encoder cut in these."""
         self._bytes: int = self._journal.facts.get("bytes", 0)
         self._digest = xxhash.xxh3_128()
         self._file.seek(0)
@@ -80,8 +82,11 @@ class AlignmentJournal:
             np.save(file, pairs)
         self._journal.note(pairs=checksum_file(self.folder / _PAIRS))
 
-    def add(self, records: np.ndarray) -> None:
+    def add(self, records: np.ndarray, cut: int = 0) -> None:
         """Add the alignments, RECORD [n], of the next group; they are entered when that is due.
+
+        Args:
+            cut: Sentences that the encoder cut.
 
         Raises:
             MexmaError: The disk is full.
@@ -90,7 +95,7 @@ class AlignmentJournal:
         with no_space_as_message(self.folder):
             self._file.write(content)
         self._digest.update(content)
-        self.groups, self._bytes = self.groups + 1, self._bytes + len(content)
+        self.groups, self.cut, self._bytes = self.groups + 1, self.cut + cut, self._bytes + len(content)
         if self._journal.due():
             self.enter()
 
@@ -102,7 +107,8 @@ class AlignmentJournal:
         """
         with no_space_as_message(self.folder):
             fsync_file(self._file)
-        self._journal.note(groups=self.groups, bytes=self._bytes, checksum=self._digest.hexdigest())
+        digest = self._digest.hexdigest()
+        self._journal.note(groups=self.groups, cut=self.cut, bytes=self._bytes, checksum=digest)
 
     def records(self) -> np.ndarray:
         """All that was added, RECORD [n], mapped from the disk."""

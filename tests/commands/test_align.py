@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
 from tests.processes import MEXMA, Program
@@ -21,8 +22,8 @@ from mexma_cli.store.alignments import AlignmentJournal
 align._SENTENCES = 16
 journal.SECONDS = 0
 add = AlignmentJournal.add
-def add_and_die(self, records):
-    add(self, records)
+def add_and_die(self, *given):
+    add(self, *given)
     if self.groups == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 AlignmentJournal.add = add_and_die
@@ -269,7 +270,7 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
     texts: list[Path], tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target, *docs = texts
-    command = ("align", source, target, "--docs", *docs, *how, "--device", "cpu", "-o")
+    command = ("align", source, target, "--docs", *docs, *how, "--max-tokens", "8", "--device", "cpu", "-o")
     (tmp_path / "one").mkdir(), (tmp_path / "other").mkdir()
     died = Program(KILLED + MEXMA, *command, tmp_path / "one/o.tsv.gz")
     assert died.wait() == -signal.SIGKILL, died.communicate()
@@ -278,10 +279,15 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
     fails(run(*command, tmp_path / "one/o.tsv.gz", "--max-size", "4"), 1, "settings differ")
     monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
     for name in ("one", "other"):
-        again = ok(run(*command, tmp_path / name / "o.tsv.gz"))
+        again = ok(run(*command, tmp_path / name / "o.tsv.gz", "--report", tmp_path / f"{name}.json"))
         assert ("going on with the run" in again.stderr) == (name == "one")
     (one,), (other,) = ([*(tmp_path / name).iterdir()] for name in ("one", "other"))
     assert one.read_bytes() == other.read_bytes() and len(gzip.decompress(one.read_bytes())) > 2000
+    reports = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "other")]
+    mini = SentenceEncoder.load("mini", "cpu")
+    mini.max_tokens = 8
+    mini.count_cut([line for side in sides() for line in side])
+    assert [report["encoder"]["truncated"] for report in reports] == [mini.truncated] * 2 != [0, 0]
 
 
 def test_the_same_bytes_on_any_number_of_threads(

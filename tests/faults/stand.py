@@ -15,7 +15,7 @@ from tests.faults.running import Ended, Fault, Mexma, Tree, differing, tree
 _REPORT = re.compile(r"(run|maps|new)/log\.jsonl|.*/checkpoint\.json|out/units/.*|.*(report|result)\.json")
 """Files with times, and with checksums of files that have times."""
 _TIMES = re.compile(
-    rb'"[a-z_]*(?:seconds|tokens_per_second|memory_bytes|truncated)": ?(?:[-0-9.e+]+|\{[^}]*\})'
+    rb'"[a-z_]*(?:seconds|tokens_per_second|memory_bytes)": ?(?:[-0-9.e+]+|\{[^}]*\})'
     rb'|"(?:checksum|date|seal)": "[-0-9a-f]+"|\d\d:\d\d:\d\d'
 )
 _PAGE = re.compile(r"out/(report\.html|status\.json)|sent/(report\.html|manifest\.json)")

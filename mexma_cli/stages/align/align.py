@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -323,8 +324,8 @@ class Aligner:
         spans = list(pairwise(groups.tolist()))[journal.groups :]
         with closing(self.each(self.group, spans)) as results:
             try:
-                for (_, last), records in zip(spans, results, strict=True):
-                    journal.add(records)
+                for (_, last), (records, cut) in zip(spans, results, strict=True):
+                    journal.add(records, cut)
                     if on_progress is not None:
                         on_progress(last - first, total)
             except BaseException:
@@ -352,17 +353,19 @@ class Aligner:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def group(self, span: tuple[int, int]) -> np.ndarray:
-        """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n]."""
-        pairs = self.documents.pairs[slice(*span)]
+    def group(self, span: tuple[int, int]) -> tuple[np.ndarray, int]:
+        """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n], and sentences cut."""
+        encoder, pairs = copy(self.encoder), self.documents.pairs[slice(*span)]
+        encoder.cut, counting = 0, replace(self, encoder=encoder)
         numbers = [np.unique(pairs[:, side]).tolist() for side in (0, 1)]
-        found = [dict(zip(own, self.embedded(side, own), strict=True)) for side, own in enumerate(numbers)]
-        return np.concatenate(
-            [
-                _records(number, found[0][one], found[1][other], self.settings)
-                for number, (one, other) in enumerate(pairs.tolist(), span[0])
-            ]
-        )
+        found = [
+            dict(zip(own, counting.embedded(side, own), strict=True)) for side, own in enumerate(numbers)
+        ]
+        records = [
+            _records(number, found[0][one], found[1][other], self.settings)
+            for number, (one, other) in enumerate(pairs.tolist(), span[0])
+        ]
+        return np.concatenate(records), encoder.cut
 
     def embedded(self, side: int, numbers: Iterable[int]) -> list[Side]:
         """Some documents of the source (0) or target (1), embedded together."""

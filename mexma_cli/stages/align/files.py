@@ -157,10 +157,11 @@ def align_files(
 
 @dataclass(frozen=True)
 class AlignRun:
-    """The alignments that were found, the encoder, and how long each stage took."""
+    """The alignments that were found, the encoder and how many sentences it cut, and seconds of each stage."""
 
     found: Aligned
     encoder: SentenceEncoder
+    cut: int
     seconds: dict[str, float]
 
 
@@ -203,12 +204,12 @@ def aligned(
             groups = groups[first : last + 1]
         aligner.run(groups, journal, tell("aligning"))
         clock.append(time.monotonic())
-        if encoder.truncated:
+        if journal.cut:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"
-            log.info(cut, encoder.max_tokens, counted(encoder.truncated, "sentence"))
+            log.info(cut, encoder.max_tokens, counted(journal.cut, "sentence"))
         found = Aligned(documents, journal.records(), (int(groups[0]), int(groups[-1])), job.settings)
         seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))
-        yield AlignRun(found, encoder, seconds)
+        yield AlignRun(found, encoder, journal.cut, seconds)
 
 
 @contextmanager
@@ -287,7 +288,7 @@ def _write_report(
         "argv": list(argv),
         **sides,
         "documents": {"pairs": counts.pairs, "found": job.inputs.find, "shard": job.shard},
-        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "truncated": encoder.truncated},
+        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "truncated": run.cut},
         "settings": job.settings.model_dump() | {"with_ids": job.with_ids},
         "counts": {
             "alignments": {f"{one}-{other}": count for (one, other), count in sorted(counts.kinds.items())},
