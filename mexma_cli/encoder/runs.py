@@ -109,7 +109,7 @@ class JoinedRuns:
         return runs
 
     def _embed(self, sentences: Sequence[str], language: str) -> tuple[np.ndarray, int]:
-        """Unit vectors, and how many were cut; equal sentences are embedded once, and blank ones are zeros."""
+        """Unit vectors, and how many were cut; equal sentences are embedded once, blank ones are zeros."""
         places: dict[str, int] = {}
         rows = [places.setdefault(sentence, len(places)) for sentence in sentences]
         with self._turn:

@@ -157,7 +157,7 @@ def align_files(
 
 @dataclass(frozen=True)
 class AlignRun:
-    """The alignments that were found, the encoder and how many sentences it cut, and seconds of each stage."""
+    """The alignments that were found, the encoder, sentences that it cut, and seconds of each stage."""
 
     found: Aligned
     encoder: SentenceEncoder
