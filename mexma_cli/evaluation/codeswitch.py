@@ -13,7 +13,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import filled_lines, parsed, read_aligned, read_sentences
-from mexma_cli.files import fingerprint, whole_file, write_json_atomic
+from mexma_cli.files import fingerprint, together, whole_file, write_json_atomic
 from mexma_cli.settings.evaluate import Switching
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
@@ -140,12 +140,13 @@ def write_code_switched(
         "lines": [row + 1 for row in made.rows],
     }
     output.mkdir(parents=True, exist_ok=True)
-    # First, so that without it there is no text that could be taken for LASER's.
-    write_json_atomic(output / f"codeswitch.{code}.json", facts)
     chosen = [english[row] for row in made.rows]
-    for path, lines in zip(output_paths(output, code), (made.sentences, chosen), strict=True):
-        with whole_file(path) as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    with together():
+        # First, so that without it there is no text that could be taken for LASER's.
+        write_json_atomic(output / f"codeswitch.{code}.json", facts)
+        for path, lines in zip(output_paths(output, code), (made.sentences, chosen), strict=True):
+            with whole_file(path) as file:
+                file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     if len(made.rows) < settings.sentences:
         has = counted(len(made.rows), "sentence has", "sentences have")
         log.warning("only %s a word of the dictionary", has)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
+from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary, write_code_switched
 from mexma_cli.settings.evaluate import Switching
+from tests.command import write
+from tests.faults.running import tree
+from tests.stores import full_disk
 
 SOURCE = ["Le chien mange.", "Où est le chat ?", "Rien ici", "", "Le chat, le chien !", "Le chien mange."]
 TARGET = ["The dog eats.", "Where is the cat?", "Nothing here", "x", "The cat, the dog!", "A dog eats."]
@@ -73,3 +77,20 @@ def test_equal_seeds_give_equal_sets(seed: int, count: int) -> None:
     assert all(text != source[row] for row, text in zip(one.rows, one.sentences, strict=True))
     whole = code_switched(source, source, WORDS, Switching(sentences=12, rate=0.5, seed=seed))
     assert [whole.sentences[row] for row in one.rows] == one.sentences  # not a matter of the others
+
+
+def test_the_files_of_a_set_change_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = write(tmp_path / "fra.txt", *SOURCE), write(tmp_path / "eng.txt", *TARGET)
+    dictionary = write(tmp_path / "words", "chien dog", "chat cat")
+    write_code_switched(texts, dictionary, tmp_path / "set", "fra", Switching())
+    before, synced = tree(tmp_path), list[int]()
+
+    def full_at_the_last(file: int) -> None:
+        synced.append(file)
+        if len(synced) == 3:
+            full_disk()
+
+    monkeypatch.setattr(os, "fsync", full_at_the_last)
+    with pytest.raises(MexmaError, match="no space left on the disk"):
+        write_code_switched(texts, dictionary, tmp_path / "set", "fra", Switching(seed=1))
+    assert tree(tmp_path) == before
