@@ -32,8 +32,8 @@ def check_inputs(paths: Sequence[Path]) -> None:
     if sum(str(path) == "-" for path in paths) > 1:
         raise click.UsageError("Only one of the inputs can be stdin.")
     if all(is_store(path) for path in paths):
-        for name in ("model", "dtype", "pooling", "max_tokens", "prefix", "trust_remote_code"):
-            if is_typed(name):
+        for name in EncoderChoice.model_fields:
+            if name != "device" and is_typed(name):
                 option = "--" + name.replace("_", "-")
                 done = " and ".join(map(str, paths))
                 raise click.UsageError(f"{option} is for texts; {done} are embedded already.")

@@ -145,6 +145,10 @@ def encoder_options(command: Command) -> Command:
     def gathered(*, encoder: EncoderChoice, **options: Any) -> Any:
         if encoder.revision and not encoder.model:
             raise click.UsageError("--revision is of a hub id: name that with --model.")
+        if encoder.code_revision and not encoder.trust_remote_code:
+            raise click.UsageError(
+                "--code-revision is of code that is run: read it, and --trust-remote-code."
+            )
         click.get_current_context().with_resource(computing_on(encoder.device))
         return command(encoder=encoder, **options)
 

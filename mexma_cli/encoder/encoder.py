@@ -21,9 +21,12 @@ from mexma_cli.encoder.loading.folder import (
     written_aside,
 )
 from mexma_cli.encoder.loading.hub import pinned
+from mexma_cli.encoder.loading.library import load_by_library, with_code
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import is_only_ours, load_modules, save_modules
 from mexma_cli.encoder.loading.settings import (
+    NotCovered,
+    read_prompts,
     read_settings,
     shorten_tokenizer,
     write_only_ours,
@@ -32,6 +35,7 @@ from mexma_cli.encoder.loading.settings import (
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.bag import Bag, is_bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
+from mexma_cli.encoder.model.library import KIND, LibraryModel
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
@@ -119,7 +123,7 @@ class SentenceEncoder:
         self._backend: Backend | None = None
         self.language: str | None = None
         self.truncated = 0
-        self._engine: Bag | Engine | None = None
+        self._engine: Bag | Engine | LibraryModel | None = None
         self._fingerprint: str | None = None
 
     @classmethod
@@ -133,6 +137,7 @@ class SentenceEncoder:
         pooling: Pooling | None = None,
         max_tokens: int | None = None,
         trust_remote_code: bool = False,
+        code_revision: str | None = None,
     ) -> SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
@@ -148,10 +153,11 @@ class SentenceEncoder:
             max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds.
             trust_remote_code: Run the Python code that the folder has, if it has any; from the hub only at
                 a commit that is named.
+            code_revision: The commit of code that the folder names on another page of the hub.
 
         Raises:
-            MexmaError: No such encoder, not an encoder's folder, a module that is not supported, or a
-                device that this machine does not have.
+            MexmaError: No such encoder, not an encoder's folder, a module that neither mexma nor an installed
+                sentence-transformers supports, or a device that this machine does not have.
         """
         if max_tokens is not None and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
@@ -168,6 +174,32 @@ class SentenceEncoder:
             return cls(name, model, pieces, own, max_tokens=length)._placed(device, dtype, attention)
         where = locate(name_or_path, trust_remote_code)
         name = pinned(name, where)
+        with with_code(where, code_revision if trust_remote_code else None) as folder:
+            try:
+                encoder = cls._of_folder(name, folder, pooling, max_tokens, trust_remote_code)
+            except NotCovered as refusal:
+                model, words = load_by_library(name, folder, refusal, trust_remote_code)
+                if pooling not in (None, model.pooling):
+                    raise MexmaError(
+                        f"{name!r} is run by sentence-transformers, with the pooling of its folder "
+                        f"({model.pooling})",
+                        "leave out --pooling",
+                    ) from None
+                length = _length(name, max_tokens, words.max_tokens)
+                encoder = cls(name, model, words, model.pooling, max_tokens=length)
+                encoder.prefix, encoder.prompts = read_prompts(folder)
+        encoder.languages, encoder.trained = card.languages(where), trained.read(where)
+        return encoder._placed(device, dtype, attention)
+
+    @classmethod
+    def _of_folder(
+        cls, name: str, where: Path, pooling: Pooling | None, max_tokens: int | None, trust_remote_code: bool
+    ) -> SentenceEncoder:
+        """An encoder that mexma computes, or runs as transformers has it.
+
+        Raises:
+            NotCovered: It does neither.
+        """
         settings = read_settings(where, trust_remote_code)
         if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
             raise MexmaError(
@@ -179,16 +211,13 @@ class SentenceEncoder:
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
         modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
         limit = min(tokenizer.limit(name, settings.max_tokens), transformer.positions)
-        if max_tokens is not None and max_tokens > limit:
-            log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
-        length = min(max_tokens or MAX_TOKENS, limit)
+        length = _length(name, max_tokens, limit)
         ngrams = NgramEmbeddings.load(settings.transformer, transformer.config.hidden_size)
         encoder = cls(name, transformer, tokenizer, pooling or settings.pooling, modules, length, ngrams)
         encoder.prefix, encoder.prompts = settings.prefix, settings.prompts
-        encoder.languages, encoder.trained = card.languages(where), trained.read(where)
         if settings.own_code:
             encoder._check_own_code()
-        return encoder._placed(device, dtype, attention)
+        return encoder
 
     def _placed(self, device: str, dtype: str, attention: str) -> SentenceEncoder:
         """Itself, on a device."""
@@ -279,6 +308,8 @@ class SentenceEncoder:
     @property
     def normalised(self) -> bool:
         """Whether `embed` returns unit vectors."""
+        if isinstance(self.transformer, LibraryModel):
+            return self.transformer.normalised
         return bool(self._modules) and self.modules[-1] not in self._dense()
 
     @property
@@ -291,6 +322,8 @@ class SentenceEncoder:
         """What computes its hidden states on a processor, and how, in words."""
         if self.is_bag:
             return "NumPy, as sums over tokens"
+        if isinstance(self.transformer, LibraryModel):
+            return "the sentence-transformers library, sentences padded"
         family = FAMILIES.get(self.transformer.config.model_type)
         return "the folder's own code, sentences packed" if family is None else family.runs
 
@@ -316,6 +349,7 @@ class SentenceEncoder:
             self.fast_tokenizer.hash_into(digest)
             pooling = "cls" if self.pooling == "pooler" else self.pooling  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            digest.update(self.transformer.settings.encode())
             if self.fast_tokenizer.keeps_end:
                 digest.update(b" of the end")
             if self.ngrams:
@@ -413,8 +447,9 @@ class SentenceEncoder:
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
         self._prepare()
         for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-            tokens, extra = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
-            for rows, found in self._embedded(tokens, extra):
+            some = sentences[start : start + SENTENCES_PER_BUFFER]
+            tokens, extra = self.inputs(some)
+            for rows, found in self._embedded(some, tokens, extra):
                 vectors[start + rows] = found
                 if on_progress:
                     on_progress(len(rows), sum(len(tokens[row]) for row in rows))
@@ -425,6 +460,9 @@ class SentenceEncoder:
         if self.precision == "float32" and self.is_bag:
             if not isinstance(self._engine, Bag) or self._engine.stale:
                 self._engine = Bag(self.transformer, int(self._tokens([""])[0][0]))
+            return
+        if isinstance(self.transformer, LibraryModel):
+            self._engine = self.transformer
             return
         from mexma_cli.encoder.model.engine import Engine, supported
         from mexma_cli.numerics.devices import precision_of
@@ -437,11 +475,15 @@ class SentenceEncoder:
             self._engine = Engine(self.transformer, dtype)
 
     def _embedded(
-        self, tokens: list[np.ndarray], extra: np.ndarray | None
+        self, sentences: Sequence[str], tokens: list[np.ndarray], extra: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches of sentences, and their vectors; without a token, that of a mean of nothing."""
         if isinstance(self._engine, Bag):
             yield np.arange(len(tokens)), self.finish(self._engine.embed(tokens, extra))
+            return
+        if isinstance(self._engine, LibraryModel):
+            low = self.on_cpu and self.precision == "bfloat16"
+            yield from self._engine.embed(sentences, self.prefix, self.max_tokens, low)
             return
         import torch
 
@@ -471,7 +513,7 @@ class SentenceEncoder:
         from mexma_cli.encoder.model.packing import pack
         from mexma_cli.encoder.model.pooling import pool
 
-        assert not isinstance(self._engine, Bag)
+        assert not isinstance(self._engine, Bag | LibraryModel)
         with torch.inference_mode():
             batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
             if self._engine is None:
@@ -515,7 +557,7 @@ class SentenceEncoder:
         If it does, a sentence has the same vector alone and among others.
 
         Raises:
-            MexmaError: It does not.
+            NotCovered: It does not.
         """
         from mexma_cli.encoder.model.attention import IMPLEMENTATION
 
@@ -528,7 +570,7 @@ class SentenceEncoder:
         except Exception as error:  # of the folder's code, which may not know the arguments
             packed, reason = False, f" ({error})"
         if not packed:
-            raise MexmaError(
+            raise NotCovered(
                 f"{self.name!r}: its own code does not attend through transformers' AttentionInterface"
                 + reason,
                 f"supported without such code: {', '.join(FAMILIES)}",
@@ -550,7 +592,7 @@ class SentenceEncoder:
                 `replace` off another one.
         """
         kind = self.transformer.config.model_type
-        if self.takes_language or kind in ("laser2", "laser3"):
+        if self.takes_language or kind in ("laser2", "laser3", KIND):
             raise MexmaError(f"{self.name!r}: an encoder of the kind {kind} is not written", "copy its files")
         check_replaceable(Path(path))
         with written_aside(Path(path), replace) as aside:
@@ -589,6 +631,13 @@ class SentenceEncoder:
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
         write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
         return stored
+
+
+def _length(name: str, wanted: int | None, limit: int) -> int:
+    """The tokens that sentences of the encoder `name` are cut to, of which it takes `limit` at most."""
+    if wanted is not None and wanted > limit:
+        log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, wanted)
+    return min(wanted or MAX_TOKENS, limit)
 
 
 def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, Any]) -> None:

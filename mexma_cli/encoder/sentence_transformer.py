@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import CHECKSUMS
 from mexma_cli.encoder.loading.settings import prompt_settings
+from mexma_cli.encoder.model.library import LibraryModel
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError, installed_by
@@ -46,6 +47,8 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
             "sentence-transformers 6 is not installed", installed_by("sentence-transformers")
         ) from None
     encoder = SentenceEncoder.load(name_or_path, "cpu")
+    if isinstance(encoder.transformer, LibraryModel):
+        return encoder.transformer.library
     settings = prompt_settings(encoder.prefix, encoder.prompts)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
     width, mode = encoder.model.config.hidden_size, encoder.pooling.replace("pooler", "cls")

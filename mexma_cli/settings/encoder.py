@@ -52,6 +52,10 @@ class EncoderChoice(Section):
     """Text before every sentence: 'query: ' for multilingual-e5."""
     trust_remote_code: Annotated[bool, Option(_SECTION)] = False
     """Run Python code from the encoder's folder, or from the hub at a --revision."""
+    code_revision: Annotated[str | None, Option(_SECTION, "COMMIT", unset="none: such code is refused")] = (
+        None
+    )
+    """Commit of code that the encoder's folder takes from another page of the hub."""
 
     @property
     def name(self) -> str | None:

@@ -22,7 +22,8 @@ SETTINGS = ("modules.json", "sentence_bert_config.json", "config_sentence_transf
 _TEXT = {".json", ".txt", ".model"}
 _OURS = {"spelling.safetensors", "README.md"}
 """Files of mexma's encoders: the n-gram embeddings, and the card that names the languages."""
-_MODULE = re.compile(r"\d+_\w+")
+_MODULE = re.compile(r"(\w+_)?\d+_\w+")
+"""A module's folder: `1_Pooling`; within a Router `query_0_Transformer`."""
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -100,12 +101,29 @@ def fetch(name: str, trust_remote_code: bool = False) -> Path:
     return where
 
 
+def fetch_code(repository: str, revision: str) -> Path:
+    """A folder with the Python files of a repository at a commit.
+
+    Raises:
+        MexmaError: The revision is no commit, or the files cannot be fetched.
+    """
+    from huggingface_hub import constants, snapshot_download
+
+    if not _COMMIT.fullmatch(revision):
+        raise MexmaError(f"--code-revision {revision}: a commit has 40 letters and digits")
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # as in `fetch`
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=["*.py"]))
+    except Exception as error:  # as in `fetch`
+        raise _error(f"{repository}@{revision}", "its code cannot be fetched", str(error)) from None
+
+
 def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
-    """The files in a repository's root and in its `N_Module` folders that an encoder is loaded from."""
+    """The files in a repository's root and in its modules' folders that an encoder is loaded from."""
     chosen = []
     for name in names:
         path = PurePosixPath(name)
-        if len(path.parts) > 2 or (len(path.parts) == 2 and not _MODULE.fullmatch(path.parts[0])):
+        if not all(map(_MODULE.fullmatch, path.parts[:-1])):
             continue
         here = [other for other in map(PurePosixPath, names) if other.parent == path.parent]
         pickled = not any(other.match("model*.safetensors") for other in here)

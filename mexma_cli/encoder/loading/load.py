@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import stored
-from mexma_cli.encoder.loading.settings import FolderSettings
+from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
 from mexma_cli.encoder.loading.tokenizer import (
     LazyTokenizer,
     panic_as_message,
@@ -110,7 +110,7 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
     except Exception as error:  # tokenizers raises plain Exception
         raise refused(name, error) from None
     if not getattr(tokenizer, "is_fast", False):
-        raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
+        raise NotCovered(f"{name!r} has no fast tokeniser (tokenizer.json)")
     if settings.lower_case:
         put_in_lower_case(tokenizer.backend_tokenizer)
     return tokenizer
@@ -139,7 +139,7 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
         raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
     family = FAMILIES.get(str(config.get("model_type")))
     if len(ends) != 2 and (family is None or family.is_bert or family.takes_language):
-        raise MexmaError(
+        raise NotCovered(
             f"{wrong}: it puts {len(ends)} special tokens around a sentence, not one before and one after "
             f"{sizes}",
             hint,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
-from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, FolderSettings, write_json
+from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, FolderSettings, NotCovered, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights, reason
 from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
@@ -56,7 +56,8 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
         config: Its config.json.
 
     Raises:
-        MexmaError: The activation is not known, or the weights are missing, damaged or of another shape.
+        NotCovered: The activation is another one of torch's.
+        MexmaError: It is not torch's, or the weights are missing, damaged or of another shape.
     """
     import torch
 
@@ -65,7 +66,7 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     kind = name.rpartition(".")[2]
     if not name.startswith("torch.nn.") or kind not in ACTIVATIONS:
-        raise MexmaError(
+        raise (NotCovered if name.startswith("torch.nn.") else MexmaError)(
             f"{folder}: the activation {name!r} is not supported", f"{', '.join(ACTIVATIONS)} of torch.nn are"
         )
     try:

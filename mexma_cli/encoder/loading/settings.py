@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,19 @@ _COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "voca
 _COUNTS += ["max_position_embeddings", "num_attention_heads", *_LAYERS]
 _COUNTS += ["dim", "hidden_dim", "n_heads", "d_model", "encoder_ffn_dim", "encoder_attention_heads"]
 _MOST_LAYERS = 1000
-_FETCHING = ("attn_implementation", "_attn_implementation", "experts_implementation", "quantization_config")
+_FETCHING = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal"}
+_FETCHING |= {"experts_implementation", "quantization_config", "fusion_config"}
 """Keys of config.json for which transformers fetches code from another page of the hub, as for `auto_map`."""
 _IN_TORCH = (None, "eager", "sdpa", "batched_mm", "grouped_mm")
 """Values of these keys for which it does not."""
+ELSEWHERE = re.compile(r'"([\w.-]+/[\w.-]+)--([\w.]+)"')
+"""A class on another page of the hub, in `auto_map` or modules.json: the page, and its file and name."""
 # Subpackages of sentence-transformers whose modules are not for sentence encoders.
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
+
+
+class NotCovered(MexmaError):
+    """An encoder that mexma does not compute itself, though sentence-transformers may."""
 
 
 @dataclass(frozen=True)
@@ -77,31 +84,28 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         trust_remote_code: The folder's own Python code may be run.
 
     Raises:
-        MexmaError: The folder has a module, a setting or an architecture that is not supported; it is named.
+        NotCovered: The folder has a module, a setting or an architecture that is not supported; it is named.
+        MexmaError: It is damaged, or asks for what may not be done.
     """
     where = Path(folder)
-    if (where / "adapter_config.json").is_file():
-        raise MexmaError(
-            f"{where} holds an adapter (adapter_config.json), which is not applied",
-            "merge it into the weights first, with peft: merge_and_unload(), then save_pretrained()",
-        )
+    check_no_adapter(where)
     entries = read_json(where / "modules.json")
     if entries is None:
         config = _config(where)
         own_code = _own_code(where, config, trust_remote_code)
         with_language = not own_code and FAMILIES[config["model_type"]].takes_language
         return FolderSettings(config, where, "mean" if with_language else "cls", own_code=own_code)
-    kinds = [(_kind(where, entry), entry) for entry in _list(where, entries)]
+    kinds = [(_kind(where, entry, trust_remote_code), entry) for entry in _list(where, entries)]
     order = [kind for kind, _ in kinds]
     if order[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(order[2:]):
-        raise MexmaError(
+        raise NotCovered(
             f"{where}: the modules {', '.join(order) or '(none)'} are not supported in this order",
             "supported: Transformer, Pooling, then any Dense and Normalize",
         )
     transformer, pooling, *others = [where / str(entry.get("path", "")) for _, entry in kinds]
     config = _config(transformer)
     limit = _transformer_settings(transformer)
-    prefix, prompts = _prompts(where)
+    prefix, prompts = read_prompts(where)
     return FolderSettings(
         config,
         transformer,
@@ -113,6 +117,15 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         _own_code(where, config, trust_remote_code),
         prompts,
     )
+
+
+def check_no_adapter(where: Path) -> None:
+    """Refuse a folder of an adapter, whose weights are on another page."""
+    if (where / "adapter_config.json").is_file():
+        raise MexmaError(
+            f"{where} holds an adapter (adapter_config.json), which is not applied",
+            "merge it into the weights first, with peft: merge_and_unload(), then save_pretrained()",
+        )
 
 
 def _config(where: Path) -> dict[str, Any]:
@@ -132,18 +145,11 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
                 f"{where} brings its own Python code ({files}), which is not run unasked",
                 "read that code, then give --trust-remote-code",
             )
-        mapped = json.dumps([code, (read_json_object(where / "tokenizer_config.json") or {}).get("auto_map")])
-        found = ["auto_map"] if "--" in mapped else [k for k in _FETCHING if config.get(k) not in _IN_TORCH]
-        if found:
-            raise MexmaError(
-                f"{where}: config.json or tokenizer_config.json takes code from another page of the hub "
-                f"(`{found[0]}`), whose revision nobody has pinned",
-                "put that code into the folder, and its file's name alone into `auto_map`; or drop the key",
-            )
+        check_fetches_nothing(where)
         return True
     family = config.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
-        raise MexmaError(
+        raise NotCovered(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
         )
     if FAMILIES[family].takes_language and config.get("architectures") != [FAMILIES[family].model]:
@@ -152,10 +158,12 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
             "a translation model's own encoder is none of sentences",
             "SONAR's text encoder in transformers' layout is one",
         )
-    usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "quantization_config": None}
+    if config.get("quantization_config") is not None:
+        raise MexmaError(f"{where}: config.json has a quantization_config, which is not supported")
+    usual_values = {"is_decoder": False, "position_embedding_type": "absolute"}
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
-            raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
+            raise NotCovered(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
     for key in _COUNTS:
         needed = key != "type_vocab_size" or FAMILIES[family].is_bert  # DeBERTa has none
         if needed and isinstance(config.get(key), int) and config[key] < 1:
@@ -176,19 +184,63 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     return False
 
 
+def check_fetches_nothing(where: Path) -> None:
+    """Refuse a folder of which libraries would take code from another page of the hub.
+
+    Raises:
+        MexmaError: It has one; the key is named.
+    """
+    for path in code_names(where):
+        content = read_json(path)
+        found = ["auto_map"] if ELSEWHERE.search(json.dumps(content)) else list(_fetching(content))
+        if found:
+            raise MexmaError(
+                f"{path} takes code from another page of the hub (`{found[0]}`), whose revision nobody has "
+                "pinned",
+                "read that code, then give --code-revision COMMIT of the other page"
+                if found == ["auto_map"]
+                else "drop the key",
+            )
+
+
+def code_names(where: Path) -> list[Path]:
+    """The files of a folder that may name code: configurations, and modules.json."""
+    return sorted({*where.rglob("*config*.json"), *where.glob("modules.json")})
+
+
+def _fetching(content: Any) -> Iterator[str]:
+    """Keys at any depth for which transformers would fetch code."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if key in _FETCHING and (isinstance(value, dict | list) or value not in _IN_TORCH):
+                yield key
+            yield from _fetching(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _fetching(value)
+
+
 def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise MexmaError(f"{where}: modules.json is not a list of modules")
     return entries
 
 
-def _kind(where: Path, entry: dict[str, Any]) -> str:
+def _kind(where: Path, entry: dict[str, Any], trusted: bool) -> str:
     if entry.get("type") == OWN_TRANSFORMER:
         return "Transformer"
     package, *between = str(entry.get("type", "")).split(".")
     kind = between.pop() if between else package
-    if package != "sentence_transformers" or kind not in SUPPORTED or set(between) & set(_OTHER_KINDS):
+    if package != "sentence_transformers" and not trusted:
         raise MexmaError(
+            f"{where}: the module {kind!r} ({entry.get('type')}) is Python code of its own, which is not run "
+            "unasked",
+            "read that code, then give --trust-remote-code",
+        )
+    if set(between) & set(_OTHER_KINDS):
+        raise MexmaError(f"{where}: the module {kind!r} ({entry.get('type')}) is none of sentence encoders")
+    if package != "sentence_transformers" or kind not in SUPPORTED:
+        raise NotCovered(
             f"{where}: the module {kind!r} ({entry.get('type')}) is not supported",
             f"supported are sentence-transformers' {', '.join(SUPPORTED)}",
         )
@@ -208,9 +260,9 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     for key in ("model", "tokenizer", "config", "processor"):
         for name in (f"{key}_args", f"{key}_kwargs"):
             if odd := sorted(set(_object_in(settings, name, path)) - _HARMLESS):
-                raise MexmaError(f"{path}: {name} with {', '.join(odd)} is not supported")
+                raise NotCovered(f"{path}: {name} with {', '.join(odd)} is not supported")
     if settings.get("processing_kwargs"):
-        raise MexmaError(f"{path}: processing_kwargs is not supported")
+        raise NotCovered(f"{path}: processing_kwargs is not supported")
     return settings
 
 
@@ -239,7 +291,7 @@ def _pooling(where: Path) -> Pooling:
     for pooling, key in POOLING_KEYS.items():
         if mode in (pooling, key):
             return pooling
-    raise MexmaError(f"{where}: pooling {mode!r} is not supported", f"supported: {', '.join(POOLING_KEYS)}")
+    raise NotCovered(f"{where}: pooling {mode!r} is not supported", f"supported: {', '.join(POOLING_KEYS)}")
 
 
 def _checked(where: Path, kind: str) -> dict[str, Any]:
@@ -257,10 +309,10 @@ def _check_usual(where: str, settings: dict[str, Any], usual: dict[str, Any]) ->
     """Refuse settings that are there and have another value than the usual one."""
     for key, expected in usual.items():
         if settings.get(key) not in (None, expected):
-            raise MexmaError(f"{where}: {key} {settings[key]!r} is not supported, only {expected!r}")
+            raise NotCovered(f"{where}: {key} {settings[key]!r} is not supported, only {expected!r}")
 
 
-def _prompts(where: Path) -> tuple[str, dict[str, str]]:
+def read_prompts(where: Path) -> tuple[str, dict[str, str]]:
     """The default prompt, and all prompts by name, from config_sentence_transformers.json."""
     path = where / "config_sentence_transformers.json"
     settings = read_json_object(path) or {}

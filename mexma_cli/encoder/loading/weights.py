@@ -36,6 +36,11 @@ def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torc
     raise MexmaError(f"{folder} has no weights ({' or '.join(FILES)})")
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files in a folder that may be weights, whole or parts."""
+    return [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+
+
 def _parts(index: Path) -> list[str]:
     """The names of the files that an index lists: all beside it."""
     from mexma_cli.files import read_json

@@ -53,7 +53,12 @@ class LazyTransformer:
 
     Args:
         source: The model or the weights. A model attends by packed sentences from now on.
+
+    Attributes:
+        settings: What beside the weights decides its states, for the fingerprint.
     """
+
+    settings = ""
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
         self._source = source

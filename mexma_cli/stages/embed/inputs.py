@@ -52,6 +52,7 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
         pooling=choice.pooling,
         max_tokens=choice.max_tokens,
         trust_remote_code=choice.trust_remote_code,
+        code_revision=choice.code_revision,
     )
     if choice.prefix is not None:
         encoder.prefix = choice.prefix

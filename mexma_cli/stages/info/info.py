@@ -248,6 +248,10 @@ def _last_record(path: Path) -> dict[str, Any]:
     return {}
 
 
+_SHAPE = {"layers": "num_hidden_layers", "heads": "num_attention_heads", "vocabulary": "vocab_size"}
+"""Facts of a transformer, and the keys of its config."""
+
+
 def _encoder(where: Path) -> Info:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
@@ -266,9 +270,7 @@ def _encoder(where: Path) -> Info:
     info.facts = {
         "model type": config.model_type,
         "dim": encoder.dim,
-        "layers": config.num_hidden_layers,
-        "heads": config.num_attention_heads,
-        "vocabulary": config.vocab_size,
+        **{name: getattr(config, key) for name, key in _SHAPE.items() if hasattr(config, key)},
         "parameters": sum(
             weights.numel()
             for part in (encoder.transformer.weights, encoder.modules.state_dict())

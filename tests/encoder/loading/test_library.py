@@ -1,0 +1,219 @@
+"""What mexma does not compute is run by sentence-transformers: its vectors, in the same stores."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import XLMConfig, XLMModel
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.sentence_transformer import sentence_transformer
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.embed.embed import embed_file
+from tests.command import ok, run, write
+from tests.encoder.conftest import (
+    WIDTH,
+    change_json,
+    change_modules,
+    modules_json,
+    pieces,
+    pooling_json,
+)
+from tests.encoder.conftest import write as write_json
+from tests.encoder.loading.test_folder import Hub, empty_cache, server
+from tests.encoder.test_refused import own_code, own_modules
+
+__all__ = ["empty_cache", "own_modules", "server"]  # fixtures
+
+library = pytest.importorskip("sentence_transformers")
+DENSE, POOL = "2_Dense/config.json", "1_Pooling/config.json"
+
+ONLY_THERE: dict[str, Callable[[Path], object]] = {
+    "by root": change_json(POOL, pooling_mode="mean_sqrt_len_tokens"),
+    "prompt left out": change_json(POOL, include_prompt=False),
+    "two poolings": change_modules(lambda entries: entries.append(entries[1])),
+    "activation": change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU"),
+    "of tokens": change_json(DENSE, module_input_name="token_embeddings"),
+    "decoder": change_json("config.json", is_decoder=True),
+}
+
+
+@pytest.mark.parametrize("case", ONLY_THERE)
+def test_settings_that_mexma_does_not_have(
+    case: str, copy: Callable[[str], Path], texts: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy("labse")
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    ONLY_THERE[case](folder)
+    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    with caplog.at_level("INFO"):
+        encoder = SentenceEncoder.load(str(folder), "cpu", max_tokens=256)
+    (said,) = [line for line in caplog.messages if "run by sentence-transformers, since mexma" in line]
+    assert said.startswith(str(folder))
+    np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+    assert encoder.embed([]).shape == (0, encoder.dim) and encoder.dim == theirs.shape[1]
+    assert encoder.truncated == 2
+    with pytest.raises(MexmaError, match="with the pooling of its folder"):
+        SentenceEncoder.load(str(folder), "cpu", pooling="max")
+    with pytest.raises(MexmaError, match="and only embeds"):
+        encoder.check_packs("training")
+    assert np.array_equal(sentence_transformer(folder).encode(texts), theirs)
+
+
+def xlm(folder: Path, texts: list[str]) -> None:
+    """Of a family that mexma has nothing of."""
+    folder.mkdir()
+    torch.manual_seed(7)
+    shape: dict[str, Any] = {"emb_dim": WIDTH, "n_layers": 2, "n_heads": 4, "n_langs": 1}
+    shape |= {"init_std": 0.3, "embed_init_std": 0.3}
+    ids = {"bos_index": 0, "pad_index": 1, "eos_index": 2, "unk_index": 3, "pad_token_id": 1}
+    XLMModel(XLMConfig(vocab_size=pieces(folder, texts), **shape, **ids)).save_pretrained(folder)
+    modules_json(folder, "Transformer", "Pooling", "Normalize")
+    pooling_json(folder, "mean_tokens")
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 60})
+
+
+def test_another_family_by_the_commands(texts: list[str], tmp_path: Path) -> None:
+    folder, stores = tmp_path / "xlm", [tmp_path / f"{name}.emb" for name in "ab"]
+    xlm(folder, texts)
+    corpora = [write(tmp_path / f"{name}.txt", *texts[start::2]) for start, name in enumerate("ab")]
+    for corpus, store in zip(corpora, stores, strict=True):
+        done = ok(run("embed", "--model", folder, "--dtype", "fp32", corpus, "-o", store))
+        assert "the model type 'xlm' is not supported" in done.stderr
+        assert done.stderr.count("run by sentence-transformers") == 1
+    assert "the sentence-transformers library" in ok(run("info", folder)).stdout
+    ok(run("mine", *stores))
+    ok(run("mine", corpora[0], stores[1], "--dtype", "fp32"))
+    again = SentenceEncoder.load(str(folder), "cpu")
+    assert f'"fingerprint": "{again.fingerprint}"' in (stores[0] / "manifest.json").read_text()
+    near = SentenceEncoder.load(str(folder), "cpu", "bfloat16")
+    found = np.einsum("nd,nd->n", near.embed(texts), again.embed(texts))
+    assert 0.99 < found.min() < 1 - 1e-6
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(texts: list[str], tmp_path: Path) -> None:
+    xlm(tmp_path / "xlm", texts)
+    encoder = SentenceEncoder.load(tmp_path / "xlm", "cpu")
+    corpus = write(tmp_path / "corpus.txt", *texts)
+
+    def stop(rows: int, *_: int) -> None:
+        if rows > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_file(encoder, corpus, tmp_path / "a.emb", rows_per_shard=8, on_progress=stop)
+    embed_file(encoder, corpus, tmp_path / "b.emb", rows_per_shard=8)
+    embed_file(encoder, corpus, tmp_path / "a.emb", rows_per_shard=8)
+    files = [sorted((tmp_path / f"{name}.emb").glob("vectors*")) for name in "ab"]
+    assert len(files[0]) == 3
+    assert [a.read_bytes() for a in files[0]] == [b.read_bytes() for b in files[1]]
+
+
+def test_weights_that_are_missing_are_not_made_up(texts: list[str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    xlm(tmp_path / "xlm", texts)
+    path = tmp_path / "xlm" / "model.safetensors"
+    weights = load_file(path)
+    del weights["attentions.1.out_lin.weight"]
+    save_file(weights, path, {"format": "pt"})
+    with pytest.raises(MexmaError, match="the model type 'xlm' is not supported") as caught:
+        SentenceEncoder.load(tmp_path / "xlm", "cpu")
+    assert caught.value.hint == (
+        "sentence-transformers cannot load it either: "
+        "1 weights are missing or have another shape, such as attentions.1.out_lin.weight"
+    )
+
+
+def test_without_the_library_the_extra_is_named(
+    texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xlm(tmp_path / "xlm", texts)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MexmaError, match="the model type 'xlm' is not supported") as caught:
+        SentenceEncoder.load(tmp_path / "xlm", "cpu")
+    assert "pip install" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation_internal"])
+def test_the_library_fetches_no_code_either(key: str, texts: list[str], tmp_path: Path) -> None:
+    for file, content in (("config.json", {key: "owner/kernels"}), ("config.json", {"sub": {key: "o/k"}})):
+        xlm(tmp_path / "xlm", texts)
+        change_json(file, **content)(tmp_path / "xlm")
+        with pytest.raises(MexmaError, match=rf"another page of the hub \(`{key}`\)"):
+            SentenceEncoder.load(tmp_path / "xlm", "cpu")
+        shutil.rmtree(tmp_path / "xlm")
+
+
+PACKS = """
+from transformers import BertModel
+
+class Own(BertModel):
+    pass
+"""
+NARROW = """
+from transformers import BertModel
+
+class Own(BertModel):
+    def forward(self, input_ids, attention_mask=None, **_):
+        return super().forward(input_ids, attention_mask)
+"""
+FLIPPED = """
+import torch
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+class Flipped(Pooling):
+    def forward(self, features):
+        features = super().forward(features)
+        features["sentence_embedding"] = features["sentence_embedding"].flip(1)
+        return features
+"""
+
+
+def test_a_folders_own_code_is_run_if_it_is_trusted(
+    copy: Callable[[str], Path], texts: list[str], own_modules: None
+) -> None:
+    """Code that does not attend as mexma does, and a module of its own."""
+    folder = copy("labse")
+    own_code(folder, NARROW)
+    (folder / "custom_st.py").write_text(FLIPPED)
+    change_modules(lambda entries: entries[1].update(type="custom_st.Flipped"))(folder)
+    with pytest.raises(MexmaError, match=r"custom_st.Flipped\) is Python code of its own"):
+        SentenceEncoder.load(folder, "cpu")
+    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
+    encoder = SentenceEncoder.load(folder, "cpu", max_tokens=256, trust_remote_code=True)
+    np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+
+
+@pytest.mark.usefixtures("empty_cache", "server", "own_modules")
+def test_code_of_another_page_is_run_at_its_commit(
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, folder = tmp_path / "page", copy("labse")
+    expected = SentenceEncoder.load(folder, "cpu").embed(texts)
+    own_code(folder, "")
+    (folder / "modeling_own.py").unlink()
+    for number, source in enumerate((PACKS, NARROW)):
+        name = f"owner/page{number}"
+        (page / str(number)).mkdir(parents=True)
+        (page / str(number) / f"modeling{number}.py").write_text(source)
+        monkeypatch.setitem(Hub.repositories, name, page / str(number))
+        change_json("config.json", auto_map={"AutoModel": f"{name}--modeling{number}.Own"})(folder)
+        with pytest.raises(MexmaError, match=r"another page of the hub \(`auto_map`\)") as caught:
+            SentenceEncoder.load(folder, "cpu", trust_remote_code=True)
+        assert "--code-revision COMMIT" in (caught.value.hint or "")
+        with pytest.raises(MexmaError, match="a commit has 40 letters and digits"):
+            SentenceEncoder.load(folder, "cpu", trust_remote_code=True, code_revision="main")
+        encoder = SentenceEncoder.load(folder, "cpu", trust_remote_code=True, code_revision=Hub.sha)
+        np.testing.assert_allclose(encoder.embed(texts), expected, atol=1e-5)
+        assert f"{name}/resolve/{Hub.sha}/modeling{number}.py" in Hub.asked
+    with pytest.raises(MexmaError, match="own Python code"):
+        SentenceEncoder.load(folder, "cpu", code_revision=Hub.sha)
