@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.settings import (
@@ -19,8 +23,9 @@ from mexma_cli.encoder.loading.settings import (
     code_names,
     read_json_object,
 )
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
 from mexma_cli.encoder.loading.weights import reason, weight_files
-from mexma_cli.encoder.model.library import LibraryModel, LibraryTokenizer
+from mexma_cli.encoder.model.library import LibraryModel
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
@@ -158,3 +163,41 @@ def with_code(where: Path, revision: str | None) -> Iterator[Path]:
                     raise MexmaError(f"{where}: {file.name} is there, and is on the page {page}, too")
                 (folder / file.name).symlink_to(file.resolve())
         yield folder
+
+
+class LibraryTokenizer(LazyTokenizer):
+    """The tokeniser of such a model, whatever it is: for counting, and for the fingerprint."""
+
+    def __init__(self, library: SentenceTransformer) -> None:
+        self._tokenizer: Any = getattr(library[0], "tokenizer", None)
+        self.keeps_end = False
+        self.max_tokens = int(min(library.max_seq_length or sys.maxsize, sys.maxsize))
+
+    def hash_into(self, digest: Any) -> None:
+        """Put its vocabulary into a hash, and of a fast one all else."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
+        if hasattr(backend, "to_str"):
+            digest.update(backend.to_str().encode())
+        elif hasattr(backend, "get_vocab"):
+            vocabulary = backend.get_vocab()
+            digest.update(json.dumps(vocabulary, sort_keys=True, default=str).encode())
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        """Token ids of texts of any length; without a tokeniser, none."""
+        from tokenizers import Tokenizer
+        from transformers import PreTrainedTokenizerBase
+
+        check_strings(texts)
+        found: list[Any] = [[]] * len(texts)
+        if isinstance(self._tokenizer, Tokenizer):
+            encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+            found = [one.ids for one in encoded]
+        elif isinstance(self._tokenizer, PreTrainedTokenizerBase) and texts:
+            found = self._tokenizer(texts, truncation=False, padding=False)["input_ids"]
+        elif hasattr(self._tokenizer, "tokenize"):
+            found = [self._tokenizer.tokenize(text) for text in texts]
+        return [np.asarray(ids, dtype=np.int64) for ids in found]
+
+    def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
+        """As many of the first ids."""
+        return ids[:length]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 
@@ -130,41 +129,3 @@ class LibraryModel(LazyTransformer):
             with torch.autocast("cpu", torch.bfloat16, enabled=low):
                 found = library.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
             yield rows, np.asarray(found, np.float32)
-
-
-class LibraryTokenizer(LazyTokenizer):
-    """The tokeniser of such a model, whatever it is: for counting, and for the fingerprint."""
-
-    def __init__(self, library: SentenceTransformer) -> None:
-        self._tokenizer: Any = getattr(library[0], "tokenizer", None)
-        self.keeps_end = False
-        self.max_tokens = int(min(library.max_seq_length or sys.maxsize, sys.maxsize))
-
-    def hash_into(self, digest: Any) -> None:
-        """Put its vocabulary into a hash, and of a fast one all else."""
-        backend = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
-        if hasattr(backend, "to_str"):
-            digest.update(backend.to_str().encode())
-        elif hasattr(backend, "get_vocab"):
-            vocabulary = backend.get_vocab()
-            digest.update(json.dumps(vocabulary, sort_keys=True, default=str).encode())
-
-    def encode(self, texts: list[str]) -> list[np.ndarray]:
-        """Token ids of texts of any length; without a tokeniser, none."""
-        from tokenizers import Tokenizer
-        from transformers import PreTrainedTokenizerBase
-
-        check_strings(texts)
-        found: list[Any] = [[]] * len(texts)
-        if isinstance(self._tokenizer, Tokenizer):
-            encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-            found = [one.ids for one in encoded]
-        elif isinstance(self._tokenizer, PreTrainedTokenizerBase) and texts:
-            found = self._tokenizer(texts, truncation=False, padding=False)["input_ids"]
-        elif hasattr(self._tokenizer, "tokenize"):
-            found = [self._tokenizer.tokenize(text) for text in texts]
-        return [np.asarray(ids, dtype=np.int64) for ids in found]
-
-    def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
-        """As many of the first ids."""
-        return ids[:length]
