@@ -186,7 +186,7 @@ def _embedded(
 
     with spooled(corpus) as copy:
         text = scan(copy, label_of(corpus))
-        loaded = load_encoder(encoder)
+        loaded = load_encoder(encoder, not options.settings.no_normalise)
         log.info("embedding on %s", at_work(loaded))
         store = embed_file(loaded, text, output, options, argv=command_line(), on_progress=on_progress)
     return store, loaded

@@ -312,6 +312,12 @@ class SentenceEncoder:
             return self.transformer.normalised
         return bool(self._modules) and self.modules[-1] not in self._dense()
 
+    def keep_lengths(self) -> None:
+        """Leave out the Normalize at the end of the modules, if it is there; the fingerprint tells."""
+        if self.normalised:
+            self._fingerprint = xxhash.xxh3_128_hexdigest(f"{self.fingerprint} without Normalize".encode())
+            del self.modules[-1]
+
     @property
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""

@@ -54,6 +54,7 @@ class TextFiles(Section):
 class LanguageText(EmbedSettings, TextFiles):
     """The text of one language."""
 
+    no_normalise: ClassVar[bool] = False  # type: ignore[misc]
     store_dtype: ClassVar[StoreType] = "float16"  # type: ignore[misc]
 
 

@@ -14,5 +14,7 @@ class EmbedSettings(Section):
 
     clean: Annotated[bool, Option()] = False
     """Embed lines with punctuation normalised as in LASER and without control characters."""
+    no_normalise: Annotated[bool, Option()] = False
+    """Stop before the encoder's Normalize: vectors keep their lengths, as ORACLE's decomposers need them."""
     store_dtype: Annotated[StoreType, Option()] = "float16"
     """Type of the stored numbers."""

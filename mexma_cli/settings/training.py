@@ -88,8 +88,11 @@ class Data(Section):
     codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """opus, mtdata: unusual codes of a language in file names, such as `{ckb_Arab: [ku_Arab, kur_Arab]}`."""
     cap_per_language: int = Field(0, ge=0)
-    """Pairs a language, at most (0: all). Corpora are taken in their order; the one that reaches the cap
-    gives pairs chosen by a hash."""
+    """Pairs a language, at most (0: all). The corpora that may not give all of theirs give pairs chosen by a
+    hash."""
+    fill: Literal["in order", "random"] = "in order"
+    """Which corpora give the pairs up to the cap. in order: the first in the recipe; random: all of them, in
+    proportion to the pairs that they have, as if drawn from all together."""
     minimum_per_language: int = Field(0, ge=0)
     """Pairs a language up to which corpora with `top_up` are used (0: not at all)."""
     max_tokens: int = Field(200, ge=3)
@@ -209,8 +212,8 @@ class Encoder(Section):
     attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
     """Attention in training; xformers and varlen (torch's) need a GPU. auto: the fastest of the device."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of attention weights that is dropped, in place of the encoder's own (0.1 in XLM-R; 0 in the
-    authors' code)."""
+    """Share of attention weights that is dropped in the encoder and the heads beside it, in place of the
+    encoder's own (0.1 in XLM-R; 0 in MEXMA's code)."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Encoder:

@@ -17,6 +17,7 @@ from click.testing import Result
 from mexma_cli.commands.embed import default_output
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.encoder.model.pooling import Normalize
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run
@@ -339,3 +340,55 @@ def test_a_disk_that_fills_up(tiny_encoder: Path, corpus: Path, tmp_path: Path) 
     assert "a.emb.partial: no space left on the disk" in errors[0]
     assert "going on after line 8,192 of 9,000" in stderr
     assert json.loads(Path(f"{small}.json").read_text())["rows"] == 9000
+
+
+@pytest.fixture
+def unit_encoder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    encoder = SentenceEncoder.load(tiny_encoder, "cpu")
+    encoder.modules.append(Normalize())
+    encoder.save(tmp_path / "unit")
+    return tmp_path / "unit"
+
+
+def test_vectors_keep_their_lengths_where_they_are_to(
+    tiny_encoder: Path, unit_encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    ok(embed(tiny_encoder, corpus, "--store-dtype", "float32", "-o", tmp_path / "bare.emb"))
+    for name, flags in {"unit": [], "long": ["--no-normalise"]}.items():
+        ok(embed(unit_encoder, corpus, "--store-dtype", "float32", *flags, "-o", tmp_path / f"{name}.emb"))
+    stores = {name: EmbeddingStore.open(tmp_path / f"{name}.emb") for name in ("bare", "unit", "long")}
+    vectors = {name: store.vectors(0, store.rows) for name, store in stores.items()}
+    np.testing.assert_array_equal(vectors["long"], vectors["bare"])
+    lengths = np.linalg.norm(vectors["long"], axis=1, keepdims=True)
+    assert abs(lengths - 1).min() > 0.5
+    np.testing.assert_allclose(vectors["unit"], vectors["long"] / lengths, atol=1e-6)
+    assert [stores[name].manifest.normalised for name in ("unit", "long")] == [True, False]
+    fails(run("mine", tmp_path / "unit.emb", tmp_path / "long.emb"), 1, "different encoders")
+    # A text beside the store is embedded as the store was.
+    ok(run("mine", tmp_path / "long.emb", corpus, "-o", tmp_path / "pairs.tsv", "--device", "cpu"))
+    assert len((tmp_path / "pairs.tsv").read_text().splitlines()) == 8
+
+
+def test_a_decomposer_of_vectors_with_their_lengths(unit_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    """What it exports embeds without the Normalize, and texts are embedded so for `eval leakage`."""
+    pairs = {"fra": corpus, "eng": tmp_path / "english.txt"}
+    pairs["eng"].write_text("".join(f"Line {n} of the text.\n" for n in range(9)))
+    for code, text in pairs.items():
+        ok(embed(unit_encoder, "--lang", code, "--no-normalise", text, "-o", tmp_path / f"{code}.emb"))
+    raw = {
+        "kind": "decompose", "name": "own", "run": str(tmp_path / "run"), "encoder": str(unit_encoder),
+        "data": {
+            "root": str(tmp_path), "pairs": [{"source": "eng.emb", "target": "fra.emb"}], "validation": 0.25
+        },
+        "objective": {"name": "dream"}, "trainer": {"batch": 4, "epochs": 1, "device": "cpu"},
+    }  # fmt: skip
+    (tmp_path / "recipe.yaml").write_text(json.dumps(raw))
+    ok(run("train", tmp_path / "recipe.yaml"))
+    ok(run("project", tmp_path / "eng.emb", "--with", tmp_path / "run"))
+    ok(embed(tmp_path / "run", "--lang", "eng", pairs["eng"], "-o", tmp_path / "direct.emb"))
+    stores = [EmbeddingStore.open(tmp_path / name) for name in ("eng.meaning.emb", "direct.emb")]
+    np.testing.assert_allclose(*(store.vectors(0, 9) for store in stores), atol=2e-2)
+    assert stores[0].manifest.fingerprint == stores[1].manifest.fingerprint
+    for code, text in pairs.items():
+        (tmp_path / f"tatoeba.fra-eng.{code}").write_text(text.read_text().replace("\n\n", "\n-\n"))
+    ok(run("eval", "leakage", tmp_path, "--with", tmp_path / "run", "--device", "cpu"))

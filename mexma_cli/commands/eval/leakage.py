@@ -109,6 +109,6 @@ def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEn
         "pooling": choice.pooling or manifest.pooling,
         "prefix": manifest.prefix if choice.prefix is None else choice.prefix,
     }
-    loaded = load_encoder(choice.model_copy(update=known))
+    loaded = load_encoder(choice.model_copy(update=known), manifest.normalised)
     decomposer.check(loaded.name, loaded.fingerprint, "the text")
     return loaded

@@ -32,8 +32,11 @@ Progress = Callable[[int, int], None]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""
 
 
-def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
+def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEncoder:
     """Load the encoder that was asked for; without a model the bundled one, which is said in the log.
+
+    Args:
+        normalised: False leaves out its Normalize, if it has one.
 
     Raises:
         MexmaError: As `SentenceEncoder.load`.
@@ -56,6 +59,8 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
     )
     if choice.prefix is not None:
         encoder.prefix = choice.prefix
+    if not normalised:
+        encoder.keep_lengths()
     return encoder
 
 
@@ -84,7 +89,7 @@ def load_encoder_of(
             pooling=choice.pooling or cast("Pooling", first.pooling),
             prefix=first.prefix if choice.prefix is None else choice.prefix,
         )
-        encoder = load_encoder(choice)
+        encoder = load_encoder(choice, first.normalised)
         encoder.name = first.encoder
     else:
         encoder = load_encoder(choice) if isinstance(choice, EncoderChoice) else choice

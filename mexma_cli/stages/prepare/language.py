@@ -6,7 +6,7 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -57,10 +57,41 @@ class CorpusReport:
 
 @dataclass
 class Quota:
-    """How many pairs of the next corpus a language may have."""
+    """How many pairs of the next corpus a language may have.
+
+    Attributes:
+        kept: Pairs of the corpora before.
+        shares: By store, what `data.fill: random` leaves to a corpus.
+    """
 
     data: Data
     kept: int = 0
+    shares: dict[Path, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Data, chain: Sequence[Bitext], pairs: Callable[[Bitext, int], int | None]) -> Quota:
+        """The quota of a language before its first corpus.
+
+        Args:
+            pairs: How many pairs a corpus could give, if no limit counted it together with others; None: not
+                known. The second argument is the largest number that matters. Asked only where shares are
+                wanted.
+
+        Raises:
+            LookupError: A number is wanted and not known.
+        """
+        cap = data.cap_per_language
+        quota = cls(data)
+        if data.fill == "random" and cap:
+            there = {}
+            for bitext in chain:
+                if bitext.parts and not bitext.corpus.top_up:
+                    found = pairs(bitext, min(bitext.corpus.cap or cap, cap))
+                    if found is None:
+                        raise LookupError(bitext.label)
+                    there[bitext.path] = min(found, bitext.corpus.cap or found)
+            quota.shares = _shares(there, cap)
+        return quota
 
     def limit(self, bitext: Bitext) -> int | None:
         """None: all."""
@@ -69,10 +100,23 @@ class Quota:
             return 0
         limits = [corpus.cap] if corpus.cap else []
         if self.data.cap_per_language:
-            limits.append(max(0, self.data.cap_per_language - self.kept))
+            left = max(0, self.data.cap_per_language - self.kept)
+            limits.append(self.shares.get(bitext.path, left))
         if corpus.top_up:
             limits.append(max(0, self.data.minimum_per_language - self.kept))
         return min(limits, default=None)
+
+
+def _shares(there: dict[Path, int], cap: int) -> dict[Path, int]:
+    """A cap divided in proportion to what is there, by largest remainders; nothing where all have room."""
+    total = sum(there.values())
+    if total <= cap:
+        return {}
+    shares = {path: count * cap // total for path, count in there.items()}
+    by_remainder = sorted(there, key=lambda path: -(there[path] * cap % total))
+    for path in by_remainder[: cap - sum(shares.values())]:
+        shares[path] += 1
+    return shares
 
 
 @dataclass(frozen=True)
@@ -137,11 +181,15 @@ class LanguageWorker:
         Returns:
             None if a number is not known and nothing may be chosen.
         """
-        quota, plans = Quota(self.data), []
+        plans = []
+        try:
+            quota = self._quota(chain, choose != "none")
+        except LookupError:
+            return None
         for place, bitext in enumerate(chain):
             limit = quota.limit(bitext)
             settings = self._settings(bitext, limit)
-            selection = self.selections.get(bitext.path)
+            selection = self._selected(bitext, limit)
             before = prepared(bitext.path)
             known = before is not None and _of_text(before) == settings
             needed = choose == "all" or (place + 1 < len(chain) and not known)
@@ -163,14 +211,14 @@ class LanguageWorker:
             tokenizer: A file as `tokenizers` reads it.
         """
         backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
-        quota, reports = Quota(self.data), []
+        quota, reports = self._quota(chain, True), []
         for bitext in chain:
             limit = quota.limit(bitext)
             settings = self._settings(bitext, limit) | self._tokens(bitext, digest)
             manifest = prepared(bitext.path)
             reused = manifest is not None and manifest.settings == settings
             if manifest is None or not reused:
-                selection = self.selections.get(bitext.path)
+                selection = self._selected(bitext, limit)
                 if selection is None and limit != 0:
                     selection = self._select(bitext, limit)
                 tokens = Tokens(backend, keeps_end, self.data.max_tokens)
@@ -183,7 +231,10 @@ class LanguageWorker:
 
     def finished(self, chain: list[Bitext], digest: str) -> list[CorpusReport] | None:
         """The reports of a chain that was prepared before with the same settings; None if it was not."""
-        quota, reports = Quota(self.data), []
+        try:
+            quota, reports = self._quota(chain, False), []
+        except LookupError:
+            return None
         for bitext in chain:
             limit = quota.limit(bitext)
             manifest = prepared(bitext.path)
@@ -193,6 +244,33 @@ class LanguageWorker:
             quota.kept += _chosen(manifest)
             reports.append(_report(bitext, manifest, True, limit))
         return reports
+
+    def _quota(self, chain: list[Bitext], may_choose: bool) -> Quota:
+        """The quota of a chain's language.
+
+        Args:
+            may_choose: Choose pairs where their number is not known and wanted.
+
+        Raises:
+            LookupError: A number is wanted, and may not be found out.
+        """
+
+        def pairs(bitext: Bitext, most: int) -> int | None:
+            found: PairSelection | TokenisedPairsManifest | None = self.selections.get(bitext.path)
+            if found is None:
+                found = prepared(bitext.path)
+                if found and _of_text(found) | {"limit": None} != self._settings(bitext, None):
+                    found = None
+            if found is None and may_choose:
+                found = self.selections[bitext.path] = self._select(bitext, most)
+            return None if found is None else _chosen(found) + found.dropped.get("cap", 0)
+
+        return Quota.of(self.data, chain, pairs)
+
+    def _selected(self, bitext: Bitext, limit: int | None) -> PairSelection | None:
+        """The pairs that were chosen already, if they are within the limit."""
+        found = self.selections.get(bitext.path)
+        return None if found is None or (limit is not None and found.kept > limit) else found
 
     def _settings(self, bitext: Bitext, limit: int | None) -> dict[str, Any]:
         """The settings that decide the text of a store; files that are not needed are left out."""
@@ -267,9 +345,9 @@ def _of_text(manifest: TokenisedPairsManifest) -> dict[str, Any]:
     return {key: value for key, value in manifest.settings.items() if key not in _OF_TOKENS}
 
 
-def _chosen(manifest: TokenisedPairsManifest) -> int:
+def _chosen(found: PairSelection | TokenisedPairsManifest) -> int:
     """Pairs that were chosen, before some turned out to have no tokens."""
-    return manifest.kept + manifest.dropped.get("no tokens", 0)
+    return found.kept + found.dropped.get("no tokens", 0)
 
 
 def _batches(pairs: Iterator[tuple[str, str, str]]) -> Iterator[list[tuple[str, str, str]]]:

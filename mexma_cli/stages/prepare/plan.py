@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
@@ -68,11 +69,14 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}
+    looks: dict[Path, _Look] = {}
     for chain in chains_of(data, bitexts):
-        quota = Quota(data)
         for bitext in chain:
-            on_progress(len(planned), len(bitexts), bitext.label)
-            found = _look(bitext, quota, data.negatives)
+            on_progress(len(looks), len(bitexts), bitext.label)
+            looks[bitext.path] = _look(bitext)
+        quota = Quota.of(data, chain, lambda bitext, most: looks[bitext.path].pairs)
+        for bitext in chain:
+            found = _planned(bitext, looks[bitext.path], quota.limit(bitext), data.negatives)
             planned[str(bitext.path)] = found
             quota.kept += found.used
     on_progress(len(bitexts), len(bitexts), "")
@@ -81,7 +85,16 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
 
 
-def _look(bitext: Bitext, quota: Quota, negatives: int) -> PlannedCorpus:
+@dataclass(frozen=True)
+class _Look:
+    """A corpus's pairs and their bytes of text, and whether the pairs were counted."""
+
+    pairs: int
+    size: int
+    counted: bool
+
+
+def _look(bitext: Bitext) -> _Look:
     pairs = size = 0
     counted = True
     for part in bitext.parts:
@@ -89,17 +102,20 @@ def _look(bitext: Bitext, quota: Quota, negatives: int) -> PlannedCorpus:
         pairs += found[0][0]
         size += sum(text for _, text, _ in found)
         counted &= found[0][2]
-    limit = quota.limit(bitext)
-    used = pairs if limit is None else min(pairs, limit)
+    return _Look(pairs, size, counted)
+
+
+def _planned(bitext: Bitext, look: _Look, limit: int | None, negatives: int) -> PlannedCorpus:
+    pairs, used = look.pairs, look.pairs if limit is None else min(look.pairs, limit)
     sides = 1 + negatives / 2  # as many hard negatives as there may be, as long as a side is
-    disk = round(used * sides * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
+    disk = round(used * sides * (look.size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
     return PlannedCorpus(
         corpus=bitext.corpus.name,
         language=bitext.language,
         target=bitext.corpus.target,
         files=len(bitext.files),
         pairs=pairs,
-        counted=counted,
+        counted=look.counted,
         used=used,
         disk=disk,
         looked=bitext.looked,

@@ -51,6 +51,8 @@ class DecomposerManifest(Sealed):
     encoder_fingerprint: str
     pooling: str
     prefix: str
+    normalised: bool = True
+    """Of unit vectors, or of those before the encoder's Normalize."""
     dim: int
     languages: tuple[str, ...]
     fingerprints: dict[VectorPart, str]
@@ -263,6 +265,8 @@ def _encoder(recipe: DecomposeRecipe, store: EmbeddingStore) -> SentenceEncoder 
         return None
     manifest = store.manifest
     encoder = SentenceEncoder.load(recipe.encoder, "cpu", pooling=cast("Pooling", manifest.pooling))
+    if not manifest.normalised:
+        encoder.keep_lengths()
     if encoder.fingerprint != manifest.fingerprint:
         raise MexmaError(
             f"`encoder`: {recipe.encoder} ({encoder.fingerprint[:12]}) did not make {store.path}: that was "
@@ -297,6 +301,7 @@ def _finish(
         encoder_fingerprint=store.manifest.fingerprint,
         pooling=store.manifest.pooling,
         prefix=store.manifest.prefix,
+        normalised=store.manifest.normalised,
         dim=pairs.dim,
         languages=tuple(pairs.languages),
         fingerprints=prints,

@@ -26,8 +26,7 @@ def build(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int
     start = _start(recipe, phase, encoder, languages)
     objective: Objective = phase.objective.losses().build(start, phase.objective)
     if recipe.encoder.start is not None:
-        set_attention_dropout(objective, 0.0)
-        set_attention_dropout(encoder.model, recipe.encoder.attention_dropout)
+        set_attention_dropout(objective, recipe.encoder.attention_dropout)
     return objective
 
 

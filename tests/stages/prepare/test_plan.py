@@ -86,6 +86,12 @@ def test_caps_and_top_up_are_in_the_plan(tmp_path: Path) -> None:
         ("good", "fra_Latn"): 30,
         ("good", "deu_Latn"): 30,
     }
+    of_all = data.model_copy(update={"cap_per_language": 30, "minimum_per_language": 0, "fill": "random"})
+    of_all = of_all.model_copy(
+        update={"corpora": tuple(one.model_copy(update={"top_up": False}) for one in data.corpora)}
+    )
+    used = {(row.corpus, row.language): row.used for row in look(of_all).corpora}
+    assert list(used.values()) == [19, 0, 11, 30]  # of 50 and 30 French pairs, 30 German ones
     narrow = {"languages": ("deu_Latn", "ita_Latn"), "minimum_per_language": 0}
     corpora = [corpus.model_copy(update={"languages": ("deu_Latn", "spa_Latn")}) for corpus in data.corpora]
     found = look(data.model_copy(update=narrow | {"corpora": tuple(corpora)}))

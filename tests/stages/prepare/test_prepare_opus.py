@@ -169,6 +169,37 @@ def test_a_cap_over_corpora_fills_in_their_order(opus: Path, start: dict[str, An
     assert kept([one, two | {"top_up": True}], minimum_per_language=99) == [(4, 0, ""), (9, 0, "")]
 
 
+@pytest.mark.parametrize("trained", [False, True], ids=["given tokeniser", "trained tokeniser"])
+def test_a_cap_at_random_takes_of_each_corpus_its_share(
+    trained: bool, tmp_path: Path, start: dict[str, Any]
+) -> None:
+    """Three equal corpora gave 500, 0 and 0 of 500 pairs."""
+    encoder = (
+        {"new": {"layers": 1, "width": 16, "heads": 2, "ffn": 16}, "tokenizer": {"vocabulary": 300}}
+        if trained
+        else start
+    )
+    for name, pairs in {"a": 40, "b": 40, "c": 40, "d": 13}.items():
+        lines = (f"La ligne {name} {n}\tThe line {name} {n}\n" for n in range(pairs))
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+    corpora = [{"name": n, "format": "tsv", "path": f"{n}.tsv", "languages": ["fra"]} for n in "abcd"]
+
+    def kept(other: dict[str, Any] | None = None, **limits: int) -> list[tuple[int, int]]:
+        data = {"exclude": [], "corpora": [corpora[0] | (other or {}), *corpora[1:]], "fill": "random"}
+        made = recipe(tmp_path, encoder, **data, **limits)
+        reports = prepare(made)
+        assert all(report.reused for report in prepare(made))
+        assert not list((tmp_path / "store").glob("*.partial"))
+        return [(report.kept, report.dropped.get("cap", 0)) for report in reports]
+
+    assert kept(cap_per_language=60) == [(18, 22), (18, 22), (18, 22), (6, 7)]
+    assert kept(cap_per_language=61) == [(19, 21), (18, 22), (18, 22), (6, 7)]
+    assert kept(cap_per_language=200) == [(40, 0), (40, 0), (40, 0), (13, 0)]
+    assert kept({"cap": 10}, cap_per_language=60) == [(6, 34), (23, 17), (23, 17), (8, 5)]
+    top_up = {"cap_per_language": 100, "minimum_per_language": 99}
+    assert kept({"top_up": True}, **top_up) == [(6, 34), (40, 0), (40, 0), (13, 0)]
+
+
 def test_sides_of_a_zip_that_differ_in_length(
     opus: Path, start: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -316,6 +316,7 @@ def test_an_encoder_takes_sentences_as_long_as_it_was_trained_on(small: Small, t
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_attention_dropout_is_the_recipes(share: float, small: Small) -> None:
     raw = small("systems/dap")
+    assert raw["encoder"]["attention_dropout"] == 0.1  # as in the program
     raw["encoder"]["attention_dropout"] = share
     recipe = prepared(raw)
     encoder = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
@@ -327,7 +328,7 @@ def test_attention_dropout_is_the_recipes(share: float, small: Small) -> None:
         for name, part in objective.named_modules()
         if name.endswith(".self")
     }
-    assert shares == {True: share, False: 0.0}  # the encoder's, and those of the head beside it
+    assert shares == {True: share, False: share}  # the encoder's, and those of the head beside it
 
 
 def test_vectors_that_do_not_fill_the_encoder(small: Small) -> None:
