@@ -313,7 +313,13 @@ class SentenceEncoder:
         return bool(self._modules) and self.modules[-1] not in self._dense()
 
     def keep_lengths(self) -> None:
-        """Leave out the Normalize at the end of the modules, if it is there; the fingerprint tells."""
+        """Leave out the Normalize at the end of the modules, if it is there; the fingerprint tells.
+
+        Raises:
+            MexmaError: sentence-transformers runs the encoder, with all of its modules.
+        """
+        if self.normalised and not self._modules:
+            raise MexmaError(f"{self.name!r} is run by sentence-transformers, its Normalize included")
         if self.normalised:
             self._fingerprint = xxhash.xxh3_128_hexdigest(f"{self.fingerprint} without Normalize".encode())
             del self.modules[-1]

@@ -94,6 +94,8 @@ def test_another_family_by_the_commands(texts: list[str], tmp_path: Path) -> Non
     ok(run("mine", corpora[0], stores[1], "--dtype", "fp32"))
     again = SentenceEncoder.load(str(folder), "cpu")
     assert f'"fingerprint": "{again.fingerprint}"' in (stores[0] / "manifest.json").read_text()
+    with pytest.raises(MexmaError, match="its Normalize included"):
+        again.keep_lengths()
     near = SentenceEncoder.load(str(folder), "cpu", "bfloat16")
     found = np.einsum("nd,nd->n", near.embed(texts), again.embed(texts))
     assert 0.99 < found.min() < 1 - 1e-6
