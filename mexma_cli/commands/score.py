@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
     metavar="SOURCE TARGET",
     help="Texts or stores that the neighbourhoods come from.  [default: the two sides of BITEXT]",
 )
-@click.option("--scores-only", is_flag=True, help="Print one score a line, without the pair.")
+@click.option("--scores-only", is_flag=True, help="Print the score alone, one for each line.")
 @json_lines_option
 @result_option
 @written_languages_option
@@ -97,7 +97,9 @@ def command(
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
-        stores = open_bitext(stack, bitext, background or (), encoder, embedding, languages)
+        stores = open_bitext(
+            stack, bitext, background or (), encoder, embedding, languages, each_line=scores_only
+        )
         scored = score(
             stores[0],
             stores[1],

@@ -79,7 +79,8 @@ def command(
     with ExitStack() as stack:
         bar = progress_bar(stack, "splitting", "B")
         report = split(found, how, outputs, workers, tuple(command_line()), bar)
-    click.echo(table(report, limits), err=True)
+    for line in table(report, limits).splitlines():
+        log.info("%s", line)
     if not report.kept:
         log.warning("no sentence was kept, so %s is empty", output)
 

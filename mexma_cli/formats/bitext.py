@@ -78,7 +78,19 @@ class PlainPair(NamedTuple):
     target: str
 
 
-Pair = MinedPair | AlignedPair | PlainPair
+class PairOfColumns(NamedTuple):
+    """A pair, and what stands in the columns behind it, with tabs between."""
+
+    source: str
+    target: str
+    further: str
+
+
+Pair = MinedPair | AlignedPair | PlainPair | PairOfColumns
+NO_PAIR = PlainPair("", "")
+"""In place of a line that is no pair, where there has to be a pair for each line."""
+MALFORMED = "malformed lines"
+"""Why a line is none that cannot be read."""
 
 
 def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
@@ -121,16 +133,24 @@ class RawText:
     Attributes:
         options: How the user of the command states the languages of the sides; empty if there is no way.
         left_out: Counts what becomes no pair, by reason.
+        each_line: As of `open_pairs`.
     """
 
     pieces: Iterator[bytes]
     where: str
     options: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
+    each_line: bool = False
 
     def lines(self) -> Iterator[str]:
         """Its lines, as by `text.lines.lines_of`."""
         return lines_of(self.pieces, self.where)
+
+    def no_pair(self, reason: str) -> Iterator[Record]:
+        """Count a line that is no pair."""
+        self.left_out[reason] += 1
+        if self.each_line:
+            yield None, NO_PAIR
 
 
 Record = tuple[str | None, Pair]
@@ -298,6 +318,7 @@ def open_pairs(
     kind: str | None = None,
     options: str = "",
     left_out: Counter[str] | None = None,
+    each_line: bool = False,
 ) -> Bitext:
     """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin.
 
@@ -307,12 +328,17 @@ def open_pairs(
         kind: The format's name; None: as the first bytes say, and TSV where they say nothing.
         options: How the user of the command states the languages, for hints.
         left_out: Counts what becomes no pair, by reason; None: the log says it when all pairs are read.
+        each_line: In formats with a line a pair, a line that is none is `NO_PAIR`, also one that is malformed
+            (unless all are); and TSV may have columns behind the pair, which is a `PairOfColumns` then.
 
     Raises:
         MexmaError: It cannot be read, now or on the way, or is of another format; a code is unknown.
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
-    texts = [RawText(read_pieces(path, label_of(path)), label_of(path), options, counts) for path in paths]
+    texts = [
+        RawText(read_pieces(path, label_of(path)), label_of(path), options, counts, each_line)
+        for path in paths
+    ]
     if len(texts) == 2:
         kind = next(name for name, found in formats().items() if found.two_files)
     elif kind is None:
@@ -330,4 +356,5 @@ def open_pairs(
 def _told(records: Iterator[Record], text: RawText) -> Iterator[Record]:
     yield from records
     for reason, count in text.left_out.items():
-        log.warning("%s: left out: %s (%s)", text.where, reason, f"{count:,}")
+        said = "no pairs" if text.each_line else "left out"
+        log.warning("%s: %s: %s (%s)", text.where, said, reason, f"{count:,}")

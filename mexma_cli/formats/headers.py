@@ -10,12 +10,12 @@ from mexma_cli import languages
 
 _SOURCE = frozenset(
     {"source", "src", "src_text", "source_text", "source_sentence", "src_sentence", "sentence1", "sentence_1"}
-    | {"sent1", "text1", "original", "origin", "src_sent", "source_segment"}
+    | {"sent1", "text1", "original", "origin", "src_sent", "source_segment", "anchor"}
 )
 _TARGET = frozenset(
     {"target", "tgt", "trg", "tgt_text", "trg_text", "target_text", "target_sentence", "tgt_sentence"}
     | {"trg_sentence", "sentence2", "sentence_2", "sent2", "text2", "translation", "translated", "tgt_sent"}
-    | {"trg_sent", "target_segment"}
+    | {"trg_sent", "target_segment", "positive"}
 )
 _SCORE = frozenset(
     {"score", "scores", "margin", "margin_score", "laser_score", "similarity", "cosine", "aligner_score"}

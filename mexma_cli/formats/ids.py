@@ -14,8 +14,6 @@ from mexma_cli.text.names import document_id, label_of
 
 log = logging.getLogger(__name__)
 
-log = logging.getLogger(__name__)
-
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
     """Ids and sentences of a file.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
+    MALFORMED,
     Bitext,
     BitextFormat,
     Pair,
@@ -21,6 +22,7 @@ from mexma_cli.formats.bitext import (
     typed,
 )
 from mexma_cli.formats.tsv import BLANK, shortened
+from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -45,7 +47,7 @@ class Jsonl(BitextFormat):
 
     def recognises(self, start: bytes) -> bool:
         """A line that begins with a brace and has no tab is no TSV."""
-        line = start.removeprefix(BOM_UTF8).partition(b"\n")[0]
+        line = start.removeprefix(BOM_UTF8).lstrip().partition(b"\n")[0]
         return line.startswith(b"{") and b"\t" not in line
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
@@ -68,9 +70,10 @@ def _records(text: RawText) -> Iterator[Record]:
     Raises:
         MexmaError: A line that is no such object.
     """
+    pairs, wrong = 0, None
     for number, line in enumerate(text.lines(), 1):
-        if not line.strip():
-            text.left_out[BLANK] += 1
+        if is_blank(line):
+            yield from text.no_pair(BLANK)
             continue
         try:
             found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
@@ -79,15 +82,22 @@ def _records(text: RawText) -> Iterator[Record]:
         sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
         texts = [side for side in sides if isinstance(side, str)]
         if len(texts) == 2 and any(map(_SURROGATES.search, texts)):
-            text.left_out["lines with half a character (a lone surrogate)"] += 1
-            continue
-        if len(texts) < 2:
-            raise MexmaError(
+            yield from text.no_pair("lines with half a character (a lone surrogate)")
+        elif len(texts) == 2:
+            pairs += 1
+            yield line, pair_of(typed(found), *texts)
+        else:
+            error = MexmaError(
                 f"{text.where}, line {number}: not an object with the texts `source` and `target`: "
                 f"{shortened(line)}",
                 "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them",
             )
-        yield line, pair_of(typed(found), *texts)
+            if not text.each_line:
+                raise error
+            wrong = wrong or error
+            yield from text.no_pair(MALFORMED)
+    if wrong and not pairs:
+        raise wrong
 
 
 def _nothing(constant: str) -> None:

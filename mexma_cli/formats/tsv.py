@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
+    MALFORMED,
     AlignedPair,
     Bitext,
     BitextFormat,
     MinedPair,
     Pair,
+    PairOfColumns,
     PlainPair,
     RawText,
     Record,
@@ -25,7 +27,7 @@ from mexma_cli.formats.bitext import (
 from mexma_cli.formats.headers import Columns, columns_of
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import LINE_LIMIT
+from mexma_cli.text.lines import LINE_LIMIT, is_blank
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -36,6 +38,8 @@ _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
 BLANK = "blank lines"
 HEADER = "header line"
 """Reasons for lines that are no pairs."""
+_SEEN = 10
+"""Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair)}
 """By the number of columns: the pairs of which all is written that is known."""
 _OTHERS = {
@@ -94,28 +98,83 @@ def shortened(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _records(text: RawText) -> Iterator[Record]:
-    columns, scored, header = 0, False, None
-    lines = text.lines()
-    for number, line in enumerate(lines, 1):
-        where = f"{text.where}, line {number}"
-        if not columns:  # the first line
-            if delimiter := _delimiter(line, text.where):
-                yield from _from_csv(chain([line], lines), delimiter, text)
-                return
-            columns = line.count("\t") + 1
-            scored = columns >= 3 and _number(line.partition("\t")[0]) is not None
-            header = columns_of(line.split("\t"))
-            if header:
-                text.left_out[HEADER] += 1
-                continue
-        if header:
+class _Layout(NamedTuple):
+    """What the first line says of all of them.
+
+    Attributes:
+        columns: Their number.
+        scored: Whether the first one is a score, in a file without a header.
+        header: What the names in it say.
+        further: Whether there may be columns behind the pair.
+    """
+
+    columns: int
+    scored: bool
+    header: Columns | None
+    further: bool
+
+    def pair(self, line: str, where: str) -> Pair:
+        """Raises:
+        MexmaError: The line is no such pair.
+        """
+        if self.header:
             fields = line.split("\t")
             if '"' in line:
-                fields = _unquoted(fields, line, fits=len(fields) == columns)
-            yield line, _of_columns(fields, header, where)
+                fields = _unquoted(fields, line, fits=len(fields) == self.columns)
+            return _of_columns(fields, self.header, where, self.further)
+        if self.scored:
+            return _scored(line, self.columns, where)
+        if self.further and line.count("\t") > 1:
+            fields = line.split("\t")
+            source, target, *more = _unquoted(fields, line, fits=True) if '"' in line else fields
+            return PairOfColumns(source, target, "\t".join(more))
+        return PlainPair(*_sides(line, where))
+
+
+def _records(text: RawText) -> Iterator[Record]:
+    lines = text.lines()
+    numbered = enumerate(lines, 1)
+    for number, line in numbered:
+        if not _is_empty(line):
+            start = [(number, line)]
+            break
+        yield from text.no_pair(BLANK)
+    else:
+        return
+    if delimiter := _delimiter(line, text.where):
+        yield from _from_csv(chain([line], lines), delimiter, text)
+        return
+    fields = line.split("\t")
+    scored, header = len(fields) >= 3 and _number(fields[0]) is not None, columns_of(fields)
+    if scored and text.each_line:  # a sentence may be a number, and have columns behind its pair
+        start += islice(numbered, _SEEN)
+        scored = all(_number(line.partition("\t")[0]) is not None for _, line in start)
+    layout = _Layout(len(fields), scored, header, text.each_line)
+    if header:
+        yield from text.no_pair(HEADER)
+        start = []
+    pairs, wrong = 0, None
+    for number, line in chain(start, numbered):
+        if _is_empty(line):
+            yield from text.no_pair(BLANK)
+            continue
+        try:
+            pair = layout.pair(line, f"{text.where}, line {number}")
+        except MexmaError as error:
+            if not text.each_line:
+                raise
+            wrong = wrong or error
+            yield from text.no_pair(MALFORMED)
         else:
-            yield line, _scored(line, columns, where) if scored else PlainPair(*_sides(line, where))
+            pairs += 1
+            yield line, pair
+    if wrong and not pairs:
+        raise wrong
+
+
+def _is_empty(line: str) -> bool:
+    """Whether there is neither a field nor anything else in a line."""
+    return "\t" not in line and is_blank(line)
 
 
 def _delimiter(line: str, name: str) -> str | None:
@@ -138,27 +197,32 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
     try:
         for row in rows:
             if not any(field.strip() for field in row):
-                text.left_out[BLANK] += 1
-            elif columns:
-                yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}")
-            elif columns := columns_of(row):
-                text.left_out[HEADER] += 1
-            else:
+                yield from text.no_pair(BLANK)
+                continue
+            if columns is None:
+                columns = columns_of(row)
+                if columns:
+                    yield from text.no_pair(HEADER)
+                    continue
                 scored = len(row) > 2 and _number(row[0]) is not None
                 columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
-                yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}")
+            yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}", text.each_line)
     except csv.Error as error:
         raise MexmaError(
             f"{text.where}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
         ) from None
 
 
-def _of_columns(fields: Sequence[str], columns: Columns, where: str) -> Pair:
-    """A pair of a file whose columns are known."""
+def _of_columns(fields: Sequence[str], columns: Columns, where: str, further: bool) -> Pair:
+    """A pair of a file whose columns are known, with those behind it where they are wanted."""
     if len(fields) != columns.width:
         raise MexmaError(f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1")
+    source, target = fields[columns.source], fields[columns.target]
+    if further:
+        behind = max(columns.source, columns.target, columns.score or 0) + 1
+        return PairOfColumns(source, target, "\t".join(map(one_field, fields[behind:])))
     score = None if columns.score is None else _number(fields[columns.score])
-    return pair_of({"score": score}, fields[columns.source], fields[columns.target])
+    return pair_of({"score": score}, source, target)
 
 
 def _scored(line: str, columns: int, where: str) -> Pair:

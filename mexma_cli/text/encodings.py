@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.pages import codec_of
+from mexma_cli.text.pages import codec_of, is_utf8
 
 STATED = "MEXMA_ENCODING"
 """The variable of the environment in which processes find the encoding that --encoding states."""
@@ -18,8 +18,8 @@ _SEEN = 4096
 
 
 def in_utf8(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
-    """A text in UTF-8: as it is, or decoded if it is UTF-16, with a byte order mark or without, or if the
-    user states another encoding.
+    """A text in UTF-8: as it is, or decoded if it is UTF-16, with a byte order mark or without, or in the
+    encoding that the user states.
 
     Raises:
         MexmaError: It is not in that encoding, or there is no encoding of that name.
@@ -27,7 +27,12 @@ def in_utf8(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     pieces = iter(pieces)
     first = next(pieces, b"")
     codec = encoding_of(first)
-    if codec is None:
+    while codec and first.isascii() and first.decode(codec, "replace").encode("utf-8", "replace") == first:
+        yield first  # it says nothing yet
+        first = next(pieces, b"")
+        if not first:
+            return
+    if codec is None or is_utf8(first, codec):
         yield from chain([first], pieces)
         return
     decoder = codecs.getincrementaldecoder(codec)()

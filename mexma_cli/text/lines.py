@@ -107,21 +107,24 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
     return FileScan(source, lines, tabs, size, digest.hexdigest(), where)
 
 
-def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:
+def read_lines(
+    path: str | Path | Member, label: str | None = None, digest: Any = None, ours: bool = False
+) -> Iterator[str]:
     """The lines of a file (``-``: stdin) without their line ends (see `with_line_feeds`).
 
-    All bytes on the way go into `digest`.
+    All bytes on the way go into `digest`. A file of `ours`, which a command wrote, is in UTF-8 whatever the
+    user states.
 
     Raises:
         MexmaError: As in `scan`, but an empty file just gives no lines.
     """
     where = label or label_of(path)
-    yield from lines_of(read_pieces(path, where), where, digest)
+    yield from lines_of(read_pieces(path, where), where, digest, ours)
 
 
-def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[str]:
+def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None, ours: bool = False) -> Iterator[str]:
     """The lines of a text that comes in pieces, as by `read_lines`."""
-    for block in _checked_blocks(pieces, where, digest):
+    for block in _checked_blocks(pieces, where, digest, ours):
         text = block.decode("utf-8")
         rows = text.split("\n")
         if not rows[-1]:
@@ -244,10 +247,12 @@ def spooled(path: str | Path) -> Iterator[Path]:
         yield copy
 
 
-def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[bytes]:
+def _checked_blocks(
+    pieces: Iterable[bytes], where: str, digest: Any = None, ours: bool = False
+) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
-    pieces = with_line_feeds(in_utf8(pieces, where))
+    pieces = with_line_feeds(pieces if ours else in_utf8(pieces, where))
     for piece in pieces:
         if digest is not None:
             digest.update(piece)

@@ -91,11 +91,7 @@ def decode_page(content: bytes, charset: str | None = None, html: bool = True) -
         if stated and stated.startswith("utf-16"):
             stated = "utf-8"  # or these words could not have been read
     text = _utf8(content)
-    if text is not None and (
-        stated in (None, "utf-8")
-        or len(content) - len(text) >= _SURELY_UTF8
-        or (len(text) < len(content) and not stated.startswith(_SEVERAL_BYTES))
-    ):
+    if text is not None and (stated is None or is_utf8(content, stated)):
         return text
     if stated is None:
         return None
@@ -103,6 +99,15 @@ def decode_page(content: bytes, charset: str | None = None, html: bool = True) -
         return content.decode(stated)
     except UnicodeDecodeError:
         return text if text is not None else content.decode(stated, "replace")
+
+
+def is_utf8(content: bytes, stated: str) -> bool:
+    """Whether a text, or its first bytes, is UTF-8 in spite of the codec that is stated for it."""
+    if stated == "utf-8":
+        return True
+    text = _utf8(content)
+    further = 0 if text is None else len(content) - len(text)
+    return further >= _SURELY_UTF8 or (further > 0 and not stated.startswith(_SEVERAL_BYTES))
 
 
 def _utf8(content: bytes) -> str | None:

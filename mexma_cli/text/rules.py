@@ -67,7 +67,7 @@ RULES = {
     rule.name: rule
     for rule in (
         Rule("missing", "no text"),
-        Rule("malformed", "no TAB in the line", of="reading"),
+        Rule("malformed", "no pair in the line: without a TAB, or a header", of="reading"),
         Rule("other part", "the corpus's `keep` file puts the line into another part", of="reading"),
         Rule("short", "fewer than {} characters", limit=3),
         Rule("long", "more than {} characters", limit=1000),

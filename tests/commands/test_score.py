@@ -86,6 +86,28 @@ def test_another_background_gives_other_scores(
     assert "warning: neighbourhoods are of 2 sentences" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ("source\ttarget", "", "no tab", "\t"),
+        ("", "{}", '{"source": "\\ud83d", "target": "x"}', '{"source": "", "target": "x"}'),
+    ],
+)
+@pytest.mark.parametrize("margin", ["absolute", "ratio"])
+def test_scores_alone_are_as_many_as_lines(
+    bad: tuple[str, ...], margin: str, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    pairs = [("Le chat dort.", "The cat sleeps."), ("Il pleut.", "It rains."), ("Merci.", "Thanks.")]
+    if bad[0]:
+        good = ["\t".join(pair) for pair in pairs]
+    else:
+        good = [json.dumps(dict(zip(("source", "target"), pair, strict=True))) for pair in pairs]
+    lines = [bad[0], good[0], bad[1], good[1], bad[2], good[2], bad[3]]
+    (tmp_path / "pairs").write_text("\n".join(lines) + "\n")
+    done = ok(run("score", "--scores-only", "--margin", margin, tmp_path / "pairs", "--model", tiny_encoder))
+    assert [line == "nan" for line in done.stdout.splitlines()] == [True, False] * 3 + [True]
+
+
 def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: Path) -> None:
     source, target, tsv = files
     output, model = tmp_path / "out.tsv", ("--model", tiny_encoder)
@@ -104,7 +126,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, f"{source} has 9 lines, {short} has 1", source, short, *model),
         (1, f"fra.emb has 9 lines, {short} has 1", tmp_path / "fra.emb", short),
         (1, "broken.tsv, line 2: 1 tab-separated field, expected 2", broken, *model),
-        (1, "empty.tsv has no lines", tmp_path / "empty.tsv", *model),
+        (1, "empty.tsv has no pairs", tmp_path / "empty.tsv", *model),
         (1, "none.tsv: no such file", tmp_path / "none.tsv", *model),
         (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
         (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),

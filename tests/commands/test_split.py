@@ -15,6 +15,8 @@ def test_split_writes_sentences_documents_and_a_report(tmp_path: Path) -> None:
     done = ok(run("split", text, "--lang", "fr", "-o", out, "--rejects", rejects, "--workers", "1"))
     assert out.read_text("utf-8").splitlines() == LINES[0].replace(". ", ".\n").splitlines()
     assert done.stdout == "" and "language" in done.stderr and "kept" in done.stderr
+    quiet = ok(run("-q", "split", text, "--lang", "fr", "-o", out, "--workers", "1"))
+    assert quiet.stdout == quiet.stderr == ""
     assert rejects.read_text() == f"language\t2\t0\t{len(LINES[1])}\t{LINES[1]}\n"
     documents, names = read_ids(tmp_path / "fra.docs")
     assert documents.tolist() == [0, 0] and list(names) == ["1"], "mine --within reads it"

@@ -170,7 +170,7 @@ def ids_of_lines(path: Path) -> Iterator[str]:
         MexmaError: A line without one, or no line.
     """
     line = 0
-    for line, row in enumerate(read_lines(path), 1):
+    for line, row in enumerate(read_lines(path, ours=True), 1):
         name = document_id(row.partition("\t")[0])
         if is_blank(name):
             raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")

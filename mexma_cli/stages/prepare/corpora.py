@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import glob
-import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +15,13 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
-from mexma_cli.formats.bitext import open_pairs
+from mexma_cli.formats.bitext import NO_PAIR, PairOfColumns, open_pairs
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
 
 _PAIRS_IN_ZIP = 1000  # the list of members is read again for each
+_NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?", re.IGNORECASE)
 Row = tuple[str | None, str, str, str]
 """A reason if the pair is dropped for its place, both sides without white space at the ends, and what a tsv
 has behind them."""
@@ -34,11 +35,18 @@ class PairFiles:
 
     def rows(self) -> Iterator[Row]:
         """Every pair, in order."""
-        if len(self.files) == 1:
-            yield from _tsv(self.files[0])
-        else:
-            pairs = open_pairs(*self.files).pairs
-            yield from ((None, pair.source.strip(), pair.target.strip(), "") for pair in pairs)
+        kind = "tsv" if len(self.files) == 1 else None
+        pairs = open_pairs(*self.files, kind=kind, left_out=Counter(), each_line=True).pairs
+        first = list(islice(pairs, 10)) if kind else []
+        if first and all(_NUMBER.fullmatch(pair.source.strip()) for pair in first):
+            raise MexmaError(
+                f"{self.files[0]}: the sources are numbers; each line must be: source TAB target",
+                "cut -f2,3 leaves the first column out",
+            )
+        for pair in chain(first, pairs):
+            reason = "malformed" if pair is NO_PAIR else None
+            further = pair.further if isinstance(pair, PairOfColumns) else ""
+            yield reason, pair.source.strip(), pair.target.strip(), further
 
 
 @dataclass
@@ -320,29 +328,3 @@ def _without_data(bitexts: list[Bitext], missing: list[MexmaError]) -> list[Mexm
             )
         )
     return errors
-
-
-def _tsv(path: Path | Member) -> Iterator[Row]:
-    lines = read_lines(path)
-    first = list(islice(lines, 10))
-    if first and all(map(_is_numbered, first)):
-        raise MexmaError(
-            f"{path}: the first column has numbers; each line must be: source TAB target",
-            "pairs that `mexma mine` wrote have their score there: cut -f2,3 leaves it out",
-        )
-    tabs = False
-    for line in chain(first, lines):
-        source, tab, rest = line.partition("\t")
-        target, _, further = rest.partition("\t")
-        tabs = tabs or bool(tab)
-        yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip(), further
-    if first and not tabs:
-        raise MexmaError(f"{path}: no line has a TAB", "each line must be: source TAB target")
-
-
-def _is_numbered(line: str) -> bool:
-    number, *fields = line.split("\t")
-    try:
-        return math.isfinite(float(number)) and len(fields) > 1
-    except ValueError:
-        return False

@@ -174,6 +174,7 @@ def open_bitext(
     encoder: EncoderChoice | SentenceEncoder,
     on_progress: Progress | None = None,
     languages: tuple[str, str] = (UNSTATED, UNSTATED),
+    each_line: bool = False,
 ) -> list[EmbeddingStore]:
     """Both sides of a bitext, and both of the background if there is one, until the stack is closed.
 
@@ -184,6 +185,7 @@ def open_bitext(
         on_progress: Called with lines embedded and lines in all texts.
         languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
             user wrote them.
+        each_line: As of `split_sides`.
 
     Raises:
         MexmaError: As `split_sides` and `open_inputs`.
@@ -193,7 +195,7 @@ def open_bitext(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         sides = [folder / "source", folder / "target"]
         with temporary_space():
-            languages = split_sides(paths[0], sides[0], sides[1], languages)
+            languages = split_sides(paths[0], sides, languages, each_line)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
     spoken = 2 * languages
@@ -203,13 +205,18 @@ def open_bitext(
 
 
 def split_sides(
-    path: Path, source: Path, target: Path, languages: tuple[str, str] = (UNSTATED, UNSTATED)
+    path: Path,
+    sides: Sequence[Path],
+    languages: tuple[str, str] = (UNSTATED, UNSTATED),
+    each_line: bool = False,
 ) -> tuple[str, str]:
     """Write the two sides of a file of pairs, with or without scores, of any format that is read, as texts.
 
     Args:
         path: ``-`` is stdin.
+        sides: The texts of source and target.
         languages: Codes as the user wrote them, as far as they are stated.
+        each_line: A line that is no pair has two empty sides.
 
     Returns:
         FLORES-200 codes, those that the file states among them.
@@ -218,11 +225,11 @@ def split_sides(
         MexmaError: as `open_pairs`, or there are no pairs.
     """
     pair = None
-    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY)
-    with open_text(source) as first, open_text(target) as second:
+    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=each_line)
+    with open_text(sides[0]) as first, open_text(sides[1]) as second:
         for pair in bitext.pairs:
             first.write(f"{one_field(pair.source)}\n")
             second.write(f"{one_field(pair.target)}\n")
     if pair is None:
-        raise MexmaError(f"{label_of(path)} has no lines", "each line must be: source TAB target")
+        raise MexmaError(f"{label_of(path)} has no pairs", "each line must be: source TAB target")
     return known(bitext.languages[0]), known(bitext.languages[1])

@@ -34,12 +34,13 @@ def answered(
         languages: Codes of source and target as the user wrote them, as far as they are stated.
 
     Returns:
-        float32 [pairs that were there], again and again; nan for a pair with an empty side.
+        float32 [lines that were there], again and again; nan for a line that is no pair, or of which a side
+        is empty.
 
     Raises:
         MexmaError: As `open_pairs`.
     """
-    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY)
+    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=True)
     for batch in _there(bitext.pairs):
         scores = np.full(len(batch), np.nan, dtype=np.float32)
         whole = [

@@ -83,7 +83,7 @@ class Labels:
 
     def _read(self) -> None:
         said: dict[tuple[int, int], tuple[str, ...]] = {}
-        for number, line in enumerate(read_lines(self._path), 1):
+        for number, line in enumerate(read_lines(self._path, ours=True), 1):
             fields = line.split("\t")
             if (
                 len(fields) != 5

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
+from mexma_cli.stages.mine.documents import DocumentPairs, read_documents, read_ids
+from mexma_cli.text.encodings import STATED
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
@@ -80,3 +81,8 @@ def test_a_line_may_say_where_in_its_document_the_sentence_is(tmp_path: Path) ->
     assert read_documents(source, write(tmp_path, "t", "B", "A")).pairs.tolist() == [[0, 1], [1, 0]]
     with pytest.raises(MexmaError, match="s, line 1: no document id"):
         read_documents(write(tmp_path, "s", "\t0\t12"), source)
+
+
+def test_ids_are_utf8_whatever_is_stated_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STATED, "gb18030")
+    assert list(read_ids(write(tmp_path, "s", "é\t0\t3"))[1]) == ["é"]

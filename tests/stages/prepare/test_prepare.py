@@ -18,6 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.files import checksum_file, only_writer
 from mexma_cli.stages.prepare.beside import SEED
+from mexma_cli.stages.prepare.corpora import PairFiles
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
@@ -116,8 +117,8 @@ def test_filters_can_be_off(folder: Path, start: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1.25\tOui.\tYes.", "1.0\t12\t12"] * 9, "the first column has numbers; each line must be: .*"),
-        (["Oui.,Yes.", "Non.,No."] * 9, "no line has a TAB"),
+        (["1\tOui.", "2\tNon."] * 9, "the sources are numbers; each line must be: source TAB target"),
+        (["Oui.,Yes.", "Non.,No."] * 9, r"line 1: 1 tab-separated field, expected 2 \(source, target\): .*"),
     ],
 )
 def test_a_file_that_is_no_list_of_pairs(
@@ -125,10 +126,26 @@ def test_a_file_that_is_no_list_of_pairs(
 ) -> None:
     corpus = [{"name": "t", "format": "tsv", "path": "t.tsv", "languages": ["fra"]}]
     (folder / "t.tsv").write_text("\n".join(lines))
-    with pytest.raises(MexmaError, match=rf"t\.tsv: {message}$"):
+    with pytest.raises(MexmaError, match=rf"t\.tsv(:|,) {message}$"):
         prepare(recipe(folder, start, corpora=corpus))
     (folder / "t.tsv").write_text("\n".join(["Deux.\tTwo.", *lines, "Et alors ?\tSo what?\t"]))
     prepare(recipe(folder, start, corpora=corpus))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'source\ttarget\tid\nOui, bien sûr.\tYes, of course.\t7\nUne "fin".\tAn "end".\t8\n',
+        'src,trg\n"Oui, bien sûr.","Yes, of course."\n"Une ""fin"".","An ""end""."\n',
+        '1.5\tOui, bien sûr.\tYes, of course.\n1.25\tUne "fin".\tAn "end".\n',
+    ],
+)
+def test_headers_quotes_and_scores_of_files_of_pairs(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(text)
+    header, *rows = [row[:3] for row in PairFiles((tmp_path / "t.tsv",)).rows()]
+    rows = rows if header[0] == "malformed" else [header, *rows]
+    assert (header[0] == "malformed") == (text[0] == "s")
+    assert rows == [(None, "Oui, bien sûr.", "Yes, of course."), (None, 'Une "fin".', 'An "end".')]
 
 
 def test_files_to_exclude_that_are_not_there(folder: Path, start: dict[str, Any]) -> None:
@@ -338,6 +355,10 @@ def test_hard_negatives_from_columns(folder: Path, start: dict[str, Any], tiny_e
     (report,) = prepare(recipe(folder, start, negatives=3, corpora=[corpus]))
     assert negatives(report, tiny_encoder) == [["No.", "Never.", "Maybe."], [], ["Is."]]
     assert report.negatives == {"kept": 4, "alike": 2}
+    for text in ("anchor\tpositive\tnegative\n1\tIs.\tNo.\n1\tNo.\tIs.\n", "1\tIs.\tNo.\nNon.\tNo.\tIs.\n"):
+        (folder / "t.tsv").write_text(text)
+        (report,) = prepare(recipe(folder, start, negatives=3, corpora=[corpus]))
+        assert negatives(report, tiny_encoder) == [["No."], ["Is."]]
     with pytest.raises(MexmaError, match="`negatives: columns` are of format tsv only"):
         recipe(folder, start, negatives=3, corpora=[ALIGNED | {"negatives": "columns"}])
 

@@ -199,7 +199,7 @@ def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
 class TestSplit:
     def split(self, folder: Path, content: str) -> tuple[str, str]:
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
-        split_sides(folder / "pairs.tsv", folder / "s", folder / "t")
+        split_sides(folder / "pairs.tsv", [folder / "s", folder / "t"])
         return (folder / "s").read_text(encoding="utf-8"), (folder / "t").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ class TestSplit:
             ("1\ta\tA\nb\tB\n", r"pairs\.tsv, line 2: 2 tab-separated fields, expected 3 \(score, source"),
             ("x\ta\tA\n", r"pairs\.tsv, line 1: 3 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: no score, expected 3"),
-            ("", r"pairs\.tsv has no lines"),
+            ("", r"pairs\.tsv has no pairs"),
+            ("\n", r"pairs\.tsv has no pairs"),
             ("1\ta\tA\n2\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\n", r"pairs\.tsv, line 2: 1 tab-separated field, expected 3 \(score, source"),
-            ("\n", r"pairs\.tsv, line 1: 1 tab-separated field, expected 2"),
         ],
     )
     def test_a_wrong_line_is_named(self, content: str, message: str, tmp_path: Path) -> None:
