@@ -36,10 +36,10 @@ def test_an_encoding_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STATED, "gb18030")
     with pytest.raises(MexmaError, match="x is not in gb18030"):
         read(b"\xff\xff")
-    text = "Only ASCII.\n" * 9 + TEXT
+    text = "Only ASCII.\n" * 9 + 2 * TEXT
     for stated, encoding in (("cp1252", "utf-8"), ("gb18030", "utf-8"), ("gb18030",) * 2, ("hz",) * 2):
         monkeypatch.setenv(STATED, stated)
-        for step in (1 << 16, 100):  # what is stated may be meant of another text of the same command
+        for step in (1 << 16, 108):  # what is stated may be meant of another text of the same command
             assert read(text.encode(encoding), step) == text, (stated, encoding, step)
     monkeypatch.setenv(STATED, "klingon")
     with pytest.raises(MexmaError, match="no encoding is known that is called 'klingon'"):
