@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from mexma_cli.encoder.loading import card, pq, trained
+from mexma_cli.encoder.loading import card, pq, static, trained
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -30,11 +30,12 @@ from mexma_cli.encoder.loading.settings import (
     read_settings,
     shorten_tokenizer,
     write_only_ours,
+    write_prompts,
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.bag import Bag, is_bag
-from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
+from mexma_cli.encoder.model.bag import Bag, StaticBag, is_bag
+from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, STATIC, Pooling
 from mexma_cli.encoder.model.library import KIND, LibraryModel
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
@@ -123,7 +124,7 @@ class SentenceEncoder:
         self._backend: Backend | None = None
         self.language: str | None = None
         self.truncated = 0
-        self._engine: Bag | Engine | LibraryModel | None = None
+        self._engine: Bag | StaticBag | Engine | LibraryModel | None = None
         self._fingerprint: str | None = None
 
     @classmethod
@@ -201,6 +202,10 @@ class SentenceEncoder:
             NotCovered: It does neither.
         """
         settings = read_settings(where, trust_remote_code)
+        if settings.config.get("model_type") == STATIC and pooling not in (None, settings.pooling):
+            raise MexmaError(
+                f"{name!r} is a table of token vectors, of which it takes the mean, not {pooling}"
+            )
         if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
             raise MexmaError(
                 f"{name!r} has a Dense module of its own, in the place of a pooler", "leave out --pooling"
@@ -225,6 +230,11 @@ class SentenceEncoder:
         here = (default_device() if device == "auto" else device) in ("auto", "cpu")
         if here and dtype in ("auto", "float32") and attention == "auto" and self.is_bag:
             return self  # as it was read: nothing of torch is needed
+        if self.transformer.is_static:
+            raise MexmaError(
+                f"{self.name!r} is a table of token vectors, which is used on a processor and in fp32",
+                "leave out --device, --dtype and the attention",
+            )
         from mexma_cli.encoder.model.attention import choose_backend
         from mexma_cli.numerics.devices import pick_device
 
@@ -327,7 +337,7 @@ class SentenceEncoder:
     @property
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
-        return self.pooling in FIRST_ONLY and is_bag(self.transformer)
+        return self.transformer.is_static or (self.pooling in FIRST_ONLY and is_bag(self.transformer))
 
     @property
     def computed_by(self) -> str:
@@ -470,7 +480,9 @@ class SentenceEncoder:
     def _prepare(self) -> None:
         """Make an engine with the current weights, or put the model in evaluation mode if no engine fits."""
         if self.precision == "float32" and self.is_bag:
-            if not isinstance(self._engine, Bag) or self._engine.stale:
+            if self.transformer.is_static:
+                self._engine = StaticBag(self.transformer)
+            elif not isinstance(self._engine, Bag) or self._engine.stale:
                 self._engine = Bag(self.transformer, int(self._tokens([""])[0][0]))
             return
         if isinstance(self.transformer, LibraryModel):
@@ -490,7 +502,7 @@ class SentenceEncoder:
         self, sentences: Sequence[str], tokens: list[np.ndarray], extra: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches of sentences, and their vectors; without a token, that of a mean of nothing."""
-        if isinstance(self._engine, Bag):
+        if isinstance(self._engine, Bag | StaticBag):
             yield np.arange(len(tokens)), self.finish(self._engine.embed(tokens, extra))
             return
         if isinstance(self._engine, LibraryModel):
@@ -525,7 +537,7 @@ class SentenceEncoder:
         from mexma_cli.encoder.model.packing import pack
         from mexma_cli.encoder.model.pooling import pool
 
-        assert not isinstance(self._engine, Bag | LibraryModel)
+        assert not isinstance(self._engine, Bag | StaticBag | LibraryModel)
         with torch.inference_mode():
             batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
             if self._engine is None:
@@ -609,7 +621,8 @@ class SentenceEncoder:
         check_replaceable(Path(path))
         with written_aside(Path(path), replace) as aside:
             stored = self.save_transformer(aside, dtype)
-            save_modules(aside, self.pooling, self.transformer.config.hidden_size, list(self.modules), stored)
+            mode = None if self.transformer.is_static else self.pooling
+            save_modules(aside, mode, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.trained:
                 trained.write(aside, self.trained)
             if self.languages:
@@ -624,6 +637,13 @@ class SentenceEncoder:
         from mexma_cli.numerics.devices import precision_of
 
         stored = precision_of("float16" if dtype == "pq" else dtype)
+        if self.transformer.is_static:
+            if dtype == "pq":
+                raise MexmaError(f"{self.name!r}: a static encoder is not quantised", "--dtype fp16")
+            table = {name: weight.to(stored) for name, weight in self.transformer.weights.items()}
+            static.save_table(where, table, self.fast_tokenizer.unlimited)
+            write_prompts(where, self.prefix, self.prompts)
+            return stored
         self.tokenizer.save_pretrained(where)
         if dtype == "pq":
             pq.save(self.model, self.tokenizer.all_special_ids, where)

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import CHECKSUMS
 from mexma_cli.encoder.loading.settings import prompt_settings
+from mexma_cli.encoder.model.families import TABLE
 from mexma_cli.encoder.model.library import LibraryModel
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
@@ -51,8 +52,13 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
         return encoder.transformer.library
     settings = prompt_settings(encoder.prefix, encoder.prompts)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
-    width, mode = encoder.model.config.hidden_size, encoder.pooling.replace("pooler", "cls")
-    parts: list[torch.nn.Module] = [Transformer(encoder), modules.Pooling(width, mode)]
+    parts: list[torch.nn.Module]
+    if encoder.transformer.is_static:
+        table = encoder.transformer.weights[TABLE]
+        parts = [modules.StaticEmbedding(encoder.fast_tokenizer.backend, table)]
+    else:
+        width, mode = encoder.model.config.hidden_size, encoder.pooling.replace("pooler", "cls")
+        parts = [Transformer(encoder), modules.Pooling(width, mode)]
     for module in encoder.modules:
         if isinstance(module, Dense):
             linear = module.linear

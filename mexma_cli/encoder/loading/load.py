@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from mexma_cli.encoder.loading import stored
+from mexma_cli.encoder.loading import static, stored
 from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
 from mexma_cli.encoder.loading.tokenizer import (
     LazyTokenizer,
@@ -18,7 +18,7 @@ from mexma_cli.encoder.loading.tokenizer import (
     with_transformers,
 )
 from mexma_cli.encoder.loading.weights import reason
-from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.families import FAMILIES, STATIC
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 
@@ -40,6 +40,8 @@ def load_transformer(
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
+    if settings.config["model_type"] == STATIC:
+        return static.read_table(settings), None
     if not with_pooler and (plain := stored.read_model(settings)):
         return LazyTransformer(plain), None
     from mexma_cli.encoder.loading import hugging_face
@@ -95,6 +97,8 @@ def load_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> Lazy
         MexmaError: The folder has no fast tokeniser, or it is damaged, or it belongs to another model.
     """
     folder = settings.transformer
+    if settings.config["model_type"] == STATIC:
+        return static.read_tokenizer(name, settings, vocabulary)
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
     tokenizer = LazyTokenizer.read(folder, partial(_with_transformers, name, folder, settings))

@@ -85,7 +85,7 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
 
 
 def save_modules(
-    where: Path, pooling: Pooling, width: int, modules: Sequence[Any], dtype: torch.dtype
+    where: Path, pooling: Pooling | None, width: int, modules: Sequence[Any], dtype: torch.dtype
 ) -> None:
     """Write modules.json and the modules' folders as sentence-transformers reads them.
 
@@ -93,11 +93,13 @@ def save_modules(
     a module of mexma's, which sentence-transformers loads with `trust_remote_code`, and refuses without.
 
     Args:
+        pooling: None: it is a static encoder, whose first module pools.
         width: Of the transformer's hidden states.
         modules: `Dense` and `Normalize`, in order.
         dtype: Of the stored weights.
     """
-    kinds = ["Transformer", "Pooling", *(type(module).__name__ for module in modules)]
+    first = ["StaticEmbedding"] if pooling is None else ["Transformer", "Pooling"]
+    kinds = first + [type(module).__name__ for module in modules]
     paths = [f"{i}_{kind}" if i else "" for i, kind in enumerate(kinds)]
     entries = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -108,13 +110,14 @@ def save_modules(
     write_json(where / "modules.json", entries)
     for path in paths[1:]:
         (where / path).mkdir()
-    chosen = "cls" if pooling == "pooler" else pooling
-    modes = {key: name == chosen for name, key in POOLING_KEYS.items()}
-    write_json(
-        where / paths[1] / "config.json",
-        {"word_embedding_dimension": width} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},
-    )
-    for path, kind, module in zip(paths[2:], kinds[2:], modules, strict=True):
+    if pooling is not None:
+        chosen = "cls" if pooling == "pooler" else pooling
+        modes = {key: name == chosen for name, key in POOLING_KEYS.items()}
+        write_json(
+            where / paths[1] / "config.json",
+            {"word_embedding_dimension": width} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},
+        )
+    for path, kind, module in zip(paths[len(first) :], kinds[len(first) :], modules, strict=True):
         if kind == "Dense":
             save_dense(where / path, module, dtype)
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.encoder.model.families import FAMILIES, POOLING_KEYS, Pooling
+from mexma_cli.encoder.model.families import FAMILIES, POOLING_KEYS, STATIC, Pooling
 from mexma_cli.errors import MexmaError
 
-SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize")
+SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "StaticEmbedding")
+_BEHIND = {"Dense", "Normalize"}
 OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
 """The type of the first module, in modules.json, of a model that `sentence_transformer` made."""
 ONLY_OURS = {
@@ -92,25 +93,37 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
     entries = read_json(where / "modules.json")
     if entries is None:
         config = _config(where)
+        if config.get("model_type") == "model2vec":
+            none: dict[str, Any] = {}
+            norm = (("Normalize", where, none),) if config.get("normalize") else ()
+            return FolderSettings({"model_type": STATIC}, where, "mean", norm)
         own_code = _own_code(where, config, trust_remote_code)
         with_language = not own_code and FAMILIES[config["model_type"]].takes_language
         return FolderSettings(config, where, "mean" if with_language else "cls", own_code=own_code)
     kinds = [(_kind(where, entry, trust_remote_code), entry) for entry in _list(where, entries)]
     order = [kind for kind, _ in kinds]
-    if order[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(order[2:]):
+    first = 1 if order[:1] == ["StaticEmbedding"] else 2
+    if order[:first] not in (["StaticEmbedding"], ["Transformer", "Pooling"]) or set(order[first:]) - _BEHIND:
         raise NotCovered(
             f"{where}: the modules {', '.join(order) or '(none)'} are not supported in this order",
-            "supported: Transformer, Pooling, then any Dense and Normalize",
+            "supported: Transformer and Pooling, or StaticEmbedding, then any Dense and Normalize",
         )
-    transformer, pooling, *others = [where / str(entry.get("path", "")) for _, entry in kinds]
+    paths = [where / str(entry.get("path", "")) for _, entry in kinds]
+    prefix, prompts = read_prompts(where)
+    behind = tuple(
+        (kind, path, _checked(path, kind)) for kind, path in list(zip(order, paths, strict=True))[first:]
+    )
+    if first == 1:
+        static = {"model_type": STATIC}
+        return FolderSettings(static, paths[0], "mean", behind, prefix=prefix, prompts=prompts)
+    transformer, pooling = paths[:2]
     config = _config(transformer)
     limit = _transformer_settings(transformer)
-    prefix, prompts = read_prompts(where)
     return FolderSettings(
         config,
         transformer,
         _pooling(pooling),
-        tuple((kind, path, _checked(path, kind)) for kind, path in zip(order[2:], others, strict=True)),
+        behind,
         _max_seq_length(transformer, limit),
         prefix,
         bool(limit.get("do_lower_case", False)),
@@ -148,7 +161,7 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         check_fetches_nothing(where)
         return True
     family = config.get("model_type")
-    if not isinstance(family, str) or family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES or family == STATIC:
         raise NotCovered(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
         )
@@ -374,6 +387,11 @@ def write_settings(
     if "auto_map" not in config and (family is None or family.is_bert):  # own code may not know it
         limit["model_args"] = {"add_pooling_layer": False}
     write_json(where / "sentence_bert_config.json", limit)
+    write_prompts(where, prefix, prompts)
+
+
+def write_prompts(where: Path, prefix: str, prompts: Mapping[str, str]) -> None:
+    """Write the prompts, if there are any, as sentence-transformers reads them."""
     settings = prompt_settings(prefix, prompts)
     if settings["prompts"]:
         write_json(where / "config_sentence_transformers.json", settings)

@@ -1,4 +1,4 @@
-"""The forward pass of an encoder that is a bag of embeddings, such as `mini`, in NumPy.
+"""The forward pass of an encoder that is a bag of embeddings, such as `mini` or a static one, in NumPy.
 
 With one layer, and with positions that do not matter, the first token attends with the same query in every
 sentence. Its state follows from two sums over tokens for each head, of the attention's weights and of the
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import ACTIVATIONS
+from mexma_cli.encoder.model.families import ACTIVATIONS, TABLE
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.threads import in_blocks
@@ -36,6 +36,28 @@ def is_bag(transformer: LazyTransformer, tolerance: float = 0.0) -> bool:
     positions = positions[transformer.first_position :]
     spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
     return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
+
+
+class StaticBag:
+    """A static encoder: means of token vectors, in float64 (`stale` once its weights change)."""
+
+    def __init__(self, transformer: LazyTransformer) -> None:
+        assert transformer.is_static and transformer.arrays is not None
+        self._transformer, self._state = transformer, transformer.state()
+        self._table = np.asarray(transformer.arrays[TABLE])
+
+    @property
+    def stale(self) -> bool:
+        """Whether the table was changed, or moved, since this was made."""
+        return self._state != self._transformer.state()
+
+    def embed(self, tokens: Sequence[np.ndarray], _: np.ndarray | None = None) -> np.ndarray:
+        """Means of the tokens' vectors, float32 [N, dim]; zeros for a sentence without any."""
+        counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
+        found = bags.sums(self._table[different], places, counts)
+        found /= np.maximum(counts, 1)[:, None]
+        return found.astype(np.float32)
 
 
 class Bag:

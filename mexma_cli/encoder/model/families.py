@@ -55,6 +55,9 @@ _BY_LENGTH = (
 )
 """Model type, class, `behind_padding`: these run as they are, sentences of equal length together."""
 
+STATIC, TABLE = "static", "embedding.weight"
+"""The model type of static encoders, model2vec's and StaticEmbedding's, and the name of their one weight."""
+
 FAMILIES = {
     "xlm-roberta": Family("XLMRobertaModel", behind_padding=True),
     "roberta": Family("RobertaModel", behind_padding=True),
@@ -66,6 +69,7 @@ FAMILIES = {
     "m2m_100": Family("M2M100Encoder", True, is_bert=False, packs=False, takes_language=True),
     "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
     "laser3": Family("Laser3", behind_padding=False, is_bert=False, packs=False),
+    STATIC: Family("StaticEmbedding", behind_padding=False, is_bert=False, packs=False),
     **{kind: Family(model, behind, is_bert=False, packs=False) for kind, model, behind in _BY_LENGTH},
 }
 """By the model type in config.json. An encoder of another family is refused."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.families import FAMILIES, STATIC
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,10 @@ class LazyTransformer:
     def model(self) -> PreTrainedModel:
         """Transformers' model, always the same one. Once built, it holds the weights."""
         if isinstance(self._source, StoredModel):
+            if self.is_static:
+                raise MexmaError(
+                    "a static encoder has no transformer, and only embeds", "`mexma info` says which ones do"
+                )
             from mexma_cli.encoder.model.hugging_face import build_model
 
             quieten_transformers()
@@ -135,9 +140,14 @@ class LazyTransformer:
         """Whether it computes what transformers' BERT or RoBERTa does, without code of a folder's own."""
         kind = type(self._source)
         if kind is StoredModel:
-            return True
+            return not self.is_static
         known = any(kind.__name__ == family.model and family.is_bert for family in FAMILIES.values())
         return known and kind.__module__.startswith("transformers.models.")
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is a table of token vectors, without anything that attends."""
+        return isinstance(self._source, StoredModel) and self._source.config["model_type"] == STATIC
 
     @property
     def first_position(self) -> int:

@@ -1,0 +1,102 @@
+"""Static encoders: folders of model2vec (potion), and sentence-transformers' StaticEmbedding.
+
+The vector of a sentence is the mean of its tokens' vectors, without special tokens; zeros if it has none.
+model2vec itself leaves out unknown tokens; sentence-transformers, and so mexma, does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, panic_as_message
+from mexma_cli.encoder.loading.weights import FILES, damage_as_message, read_weights
+from mexma_cli.encoder.model.families import STATIC, TABLE
+from mexma_cli.encoder.model.transformer import LazyTransformer, StoredModel
+from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def read_table(settings: FolderSettings) -> LazyTransformer:
+    """The token vectors, float32 [tokens, dim].
+
+    Raises:
+        NotCovered: They are stored as numbers that sentence-transformers may read in another way.
+        MexmaError: They are damaged, or not what they are by their names.
+    """
+    folder = settings.transformer
+    weights = read_weights(folder)
+    with damage_as_message(folder / FILES[0]):
+        table = weights.get(TABLE, weights.get("embeddings"))
+        if table is None or table.ndim != 2 or not table.numel():
+            raise ValueError(f"it has no {TABLE} and no embeddings [tokens, dim]")
+        rows, scales = weights.get("mapping"), weights.get("weights")
+        if TABLE not in weights and rows is not None:
+            table = table[rows.long()]
+        if TABLE not in weights and scales is not None:
+            table = table.float() * scales.float()[:, None]
+    if not table.is_floating_point():
+        raise NotCovered(f"{folder}: token vectors of the type {table.dtype} are not supported")
+    array = np.ascontiguousarray(table.float().numpy())
+    config = {"model_type": STATIC, "hidden_size": array.shape[1], "vocab_size": len(array)}
+    return LazyTransformer(StoredModel(config, {TABLE: array}))
+
+
+class StaticTokenizer(LazyTokenizer):
+    """A tokeniser that puts no special tokens around a sentence."""
+
+    @panic_as_message()
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        """Token ids, int64, of texts of any length."""
+        encodings = self.unlimited.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    @property
+    def special(self) -> tuple[int, int]:  # type: ignore[override]
+        """None before and none behind a sentence."""
+        return 0, 0
+
+
+def read_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> StaticTokenizer:
+    """The tokeniser of a static encoder, checked to have no more tokens than there are vectors.
+
+    Raises:
+        MexmaError: It is missing or damaged, or has more.
+    """
+    path = settings.transformer / "tokenizer.json"
+    if not path.is_file():
+        raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
+    try:
+        with panic_as_message():
+            backend = Tokenizer.from_file(str(path))
+    except MexmaError:
+        raise
+    except Exception as error:  # tokenizers raises plain Exception
+        raise MexmaError(f"{path} cannot be read: {error}", "fetch the folder anew") from None
+    highest = max(backend.get_vocab(with_added_tokens=True).values(), default=0)
+    if highest >= vocabulary:
+        raise MexmaError(
+            f"{name!r}: the tokeniser does not belong to the weights: it has token ids up to {highest:,}, "
+            f"and there are {vocabulary:,} vectors",
+            "take both from the same folder",
+        )
+    return StaticTokenizer(backend, _no_object, None, sys.maxsize)
+
+
+def _no_object() -> Any:
+    raise MexmaError("a static encoder has no tokeniser of transformers'", "it embeds, and is exported")
+
+
+def save_table(where: Path, weights: dict[str, torch.Tensor], tokenizer: Tokenizer) -> None:
+    """Write what sentence-transformers' StaticEmbedding reads: token vectors and the tokeniser."""
+    from safetensors.torch import save_file
+
+    save_file(weights, where / FILES[0], metadata={"format": "pt"})
+    tokenizer.save(str(where / "tokenizer.json"))
