@@ -121,9 +121,10 @@ class _Worker:
         if self.process is None or self.process.poll() is not None:
             logs = self._run / "logs"
             logs.mkdir(exist_ok=True)
+            program = [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run.absolute())]
             with (logs / f"worker-{self._place:02d}.log").open("ab") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run.absolute())],
+                    [*program, "--parent", str(os.getpid())],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

@@ -1,8 +1,8 @@
 """A process that does units of work.
 
 ``python -m mexma_cli.executors.worker RUN`` takes their files on stdin, a line each (`line_of`), and says on
-stdout how they ended. It ends with its standard input, and with the process that started it, also in the
-middle of a unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th
+stdout how they ended. It ends with its standard input, and with the process that started it (``--parent``),
+also in the middle of a unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th
 on, and says in a file for each how it ended (`ending_of`).
 """
 
@@ -27,9 +27,8 @@ log = logging.getLogger(__name__)
 _SECONDS = 0.5  # between two looks at whether the parent is alive
 
 
-def main(run: Path) -> None:
-    """Do units until there are no more."""
-    parent = os.getppid()
+def main(run: Path, parent: int) -> None:
+    """Do units until there are no more, or the parent is gone: it may be already."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints by mistake prints into the log
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -84,11 +83,12 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, handlers=[notes])
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
+    parser.add_argument("--parent", type=int, default=os.getppid())
     parser.add_argument("--units", type=Path)
     parser.add_argument("--task", type=int, default=0)
     parser.add_argument("--tasks", type=int, default=1)
     given = parser.parse_args()
     if given.units is None:
-        main(given.run)
+        main(given.run, given.parent)
     else:
         listed(given.run, given.units, given.task, given.tasks)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,11 @@ def test_the_traceback_of_a_defect_is_in_the_log(
     found = attempt(Path("run"), Path("unit.todo.json"))
     assert str(found["error"]).endswith(": a bug (its worker's log says more)")
     assert "in perform" in capsys.readouterr().err
+
+
+def test_a_worker_whose_parent_was_killed_before_it_looked_does_nothing(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    program = [sys.executable, "-m", "mexma_cli.executors.worker", tmp_path, "--parent", str(gone.pid)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as left:
+        assert left.wait(60) == 1, "its standard input is still open"

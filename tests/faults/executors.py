@@ -74,7 +74,8 @@ class _Process:
     do: Callable[[Sequence[str], str], str]
 
     def __init__(self, words: Sequence[str], **_: Any) -> None:
-        self._words, self._line, self._ended = words[3:], "", None
+        run, _, _ = words[3:]  # its parent is another one than here
+        self._words, self._line, self._ended = [run], "", None
         self.stdin = self.stdout = self
         self.pid = os.getpid()
 
