@@ -2,8 +2,8 @@
 
 ``python -m mexma_cli.executors.worker RUN`` takes their files on stdin, a line each (`line_of`), and says on
 stdout how they ended. It ends with its standard input, and with the process that started it (``--parent``),
-also in the middle of a unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th
-on, and says in a file for each how it ended (`ending_of`).
+also in the middle of a unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from
+the I-th on, and says in a file for each how it ended (`ending_of`).
 """
 
 from __future__ import annotations
