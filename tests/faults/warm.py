@@ -48,6 +48,8 @@ LATE = (
     "pyarrow.parquet",
 )
 """What commands import when they write, or read, something that few do."""
+NEVER = "mexma_cli.evaluation.mteb"
+"""Imports as much as all else together, for what is measured on sets from the network."""
 
 
 def main() -> None:
@@ -65,7 +67,7 @@ def main() -> None:
 def _import_all() -> None:
     for room in (commands, stages, objectives, training, evaluation, reporting, executors):
         for _, name, is_package in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-            if not is_package:
+            if not is_package and not name.startswith(NEVER):
                 importlib.import_module(name)
     for name in LATE:
         importlib.import_module(name)
