@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.classifier.features import FEATURES, Needs, columns, spread_of
+from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, Side
+from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.candidates import Candidates, SortedPairs
@@ -23,6 +24,10 @@ from mexma_cli.store.spool import parts
 WEIGHTS = Path(__file__).with_name("weights.json")
 """Those that come with the package: one classifier for each of `Needs`."""
 _AT_ONCE = 1 << 15
+_IMPOSSIBLE = 0.002
+"""Below this probability without words, a pair's words do not make it a translation; four fifths of all
+candidates are, and words cost the most."""
+_HELD, _WORD_BYTES = 250 << 20, 200
 _WITH: dict[Needs, tuple[Needs, ...]] = {
     "vectors": ("vectors",),
     "text": ("vectors", "text"),
@@ -44,6 +49,8 @@ class Classifier:
         means, scales: What is taken from each feature, and what it is divided by then.
         coefficients: Of each feature.
         intercept: The logit where each feature has its mean.
+        screen: A cheaper one, which judges pairs first: those that it finds nearly impossible keep its
+            probability.
     """
 
     features: tuple[str, ...]
@@ -51,6 +58,7 @@ class Classifier:
     scales: tuple[float, ...]
     coefficients: tuple[float, ...]
     intercept: float
+    screen: Classifier | None = None
 
     def scored(self, pairs: Pairs) -> Iterator[Candidates]:
         """All candidates, in blocks, with their probabilities as scores.
@@ -59,16 +67,32 @@ class Classifier:
             pairs: All candidates of two texts, sorted by margin, best first, so that the texts themselves say
                 what is usual in them.
         """
-        spread = spread_of(pairs, self.features)
+        known = self.screen.features if self.screen else ()
+        spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)))
         for part in parts(len(pairs), _AT_ONCE):
             some = pairs.take(part)
-            yield replace(some.candidates, scores=self.of(columns(some, self.features, spread)))
+            yield replace(some.candidates, scores=self._of_pairs(some, spread))
+
+    def _of_pairs(self, pairs: Pairs, spread: Spread) -> np.ndarray:
+        """Probabilities, float32 [N]."""
+        if self.screen is None:
+            return self.of(columns(pairs, self.features, spread))
+        found = self.screen.of(columns(pairs, self.screen.features, spread))
+        possible = np.flatnonzero(found > _IMPOSSIBLE)
+        found[possible] = self.of(columns(pairs.take(possible), self.features, spread))
+        return found
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """float32 [N], from features float32 [N, features]."""
         standard = (values - np.array(self.means)) / np.array(self.scales)
         logit = standard @ np.array(self.coefficients) + self.intercept
         return (1 / (1 + np.exp(-logit.clip(-50, 50)))).astype(np.float32)
+
+
+def bytes_for(rows: int) -> int:
+    """Bytes of memory that `probable` takes for so many rows of both sides, without mapped files: the encoder
+    of words, a block of candidates, and every different word of both texts."""
+    return _HELD + _WORD_BYTES * min(2 * rows, 2 * VOCABULARY)
 
 
 def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:
@@ -103,6 +127,8 @@ def read_classifiers(path: Path = WEIGHTS) -> dict[str, Classifier]:
             found[needs] = Classifier(names, mean, scale, coefficient, float(one["intercept"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MexmaError(f"{path} is no file of a classifier's weights: {error}") from None
+    if "words" in found and "text" in found:
+        found["words"] = replace(found["words"], screen=found["text"])
     unknown = [name for one in found.values() for name in one.features if name not in FEATURES]
     if unknown:
         raise MexmaError(

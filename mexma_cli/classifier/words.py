@@ -21,7 +21,7 @@ _MOST = 60  # words of a sentence that are looked at
 _SAMPLE, _QUANTILE = 600, 0.93  # words of the other text, of which a sentence has about fifteen
 _ALIKE = 0.1  # above what chance gives, in cosine
 _ROWS = 1 << 13
-_VOCABULARY = 1 << 22
+VOCABULARY = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Words:
 def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[Words, Words]:
     """The words of the sentences of two texts; every different word is embedded once.
 
-    The first `_VOCABULARY` different words of a text count; the vectors are on disk.
+    The first `VOCABULARY` different words of a text count; the vectors are on disk.
 
     Raises:
         MexmaError: The temporary disk is full.
@@ -67,7 +67,7 @@ def _indexed(texts: Iterable[str]) -> tuple[Ragged, dict[str, int], np.ndarray]:
         row = []
         for word in _WORD.findall(text.lower())[:_MOST]:
             place = ids.get(word)
-            if place is None and len(ids) < _VOCABULARY:
+            if place is None and len(ids) < VOCABULARY:
                 place = ids[word] = len(ids)
             if place is not None:
                 row.append(place)

@@ -96,7 +96,8 @@ def command(
 
     \b
     Examples:
-      mexma mine fra.emb eng.emb --margin ratio --threshold 1.06 -o pairs.tsv
+      mexma mine fra.emb eng.emb --threshold 0.5 -o pairs.tsv
+      mexma mine fra.emb eng.emb --margin ratio --threshold 1.06 -o by-margin.tsv
       mexma mine fra.txt.gz eng.txt.gz -o pairs.tsv.gz
       mexma mine fra.emb eng.emb --drop-copies --format moses -o corpus.gz --report run.json
       mexma mine fra.emb eng.emb --within fra.docs eng.docs --all-candidates --with-ids

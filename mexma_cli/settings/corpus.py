@@ -72,7 +72,6 @@ class RunMining(MineSettings):
 
     retrieval: Retrieval = "max"
     memory: ClassVar[None] = None  # type: ignore[misc]
-    score: ClassVar[None] = None  # type: ignore[misc, assignment]
     precision: float | None = Field(None, gt=0, lt=1)
     """With `threshold: auto`: the precision wanted. null: the best F1."""
     within: bool = False

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.knn import SearchSettings
@@ -19,9 +19,12 @@ SELECTION = "Selection options"
 class MineSettings(SearchSettings, ScoreSettings):
     """Which pairs come out."""
 
-    score: Annotated[Literal["margin", "probability"], Option(SCORING)] = "margin"
+    score: Annotated[
+        Literal["margin", "probability"] | None,
+        Option(SCORING, unset="probability with mini, else margin; margin where --margin is given"),
+    ] = None
     """probability: that a pair is a translation, judged by its ratio margin and its text (lengths, numbers,
-    names, words); best pairs first, each sentence used once."""
+    names, words); best pairs first, each sentence used once. margin: --margin, of the vectors alone."""
     retrieval: Annotated[Retrieval | Literal["all"], Option(SCORING, values=get_args(Retrieval))] = "max"
     """max: best pairs first, each sentence used once. intersect: pairs that are best for both sides. forward:
     the best target of every source. backward: the best source of every target."""
@@ -37,6 +40,12 @@ class MineSettings(SearchSettings, ScoreSettings):
     """Drop pairs with equal sides; case, numbers, punctuation and a few letters may differ."""
     top: Annotated[int | None, Option(SELECTION, "N", unset="all")] = Field(default=None, ge=1)
     """Keep so many of the best pairs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _who_names_a_margin_wants_margins(cls, given: Any) -> Any:
+        named = isinstance(given, dict) and "margin" in given and "score" not in given
+        return given | {"score": "margin"} if named else given
 
     @property
     def least(self) -> float | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -65,6 +66,19 @@ def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(
             getattr(probable(bundled()["text"], near, sides), name), getattr(whole, name)
         )
+
+
+def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, *texts = two_texts()
+    pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
+    screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled()["text"]
+    (cheap,), (dear,), (both,) = (
+        list(one.scored(pairs)) for one in (screen, judge, replace(judge, screen=screen))
+    )
+    possible = cheap.scores > 0.002
+    assert 0.1 < possible.mean() < 0.9
+    np.testing.assert_array_equal(both.scores, np.where(possible, dear.scores, cheap.scores))
+    assert bundled()["words"].screen == bundled()["text"]
 
 
 def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:

@@ -37,7 +37,7 @@ def test_words_without_counterpart_count_by_rarity(rows: int, monkeypatch: pytes
 
 
 def test_words_beyond_the_vocabulary_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "_VOCABULARY", 3)
+    monkeypatch.setattr(words, "VOCABULARY", 3)
     source, target = words_of(TEXTS, embed)
     assert len(source.vectors) == len(target.vectors) == 3
     assert np.diff(source.words.ends).tolist() == [3, 0, 0, 0]

@@ -219,7 +219,7 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     manifest = json.loads((pair[0] / "manifest.json").read_text())
     known = {
         "encoder": "x", "fingerprint": manifest["fingerprint"], "source": "und", "target": "und", "k": 2,
-        "margin": "absolute", "threshold": 0.5, "precision": 0.9, "precision_interval": [0.8, 1.0],
+        "score": "margin", "margin": "absolute", "threshold": 0.5, "precision": 0.9, "precision_interval": [0.8, 1.0],
         "recall": 0.5, "planted": 0,
     }  # fmt: skip
     file = tmp_path / "known.json"
@@ -229,7 +229,7 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     typed = run("mine", *pair, "--margin", "absolute", "-k", 2, "--threshold", 0.5)
     assert result.stdout == typed.stdout != ""
     assert f"threshold 0.5, from {file}" in result.stderr
-    fails(run(*auto), 1, "no threshold for", "-k 4 and --margin absolute", "there is one for -k 2")
+    fails(run(*auto), 1, "no threshold for", "and -k 4 --margin absolute", "there is one for -k 2")
     file.write_text('{"threshold": 1}')
     fails(run(*auto), 1, "known.json is no file of thresholds")
     fails(run("mine", *pair, "--thresholds", file), 2, "--thresholds goes with --threshold auto")

@@ -1,7 +1,8 @@
-"""`mexma mine --score probability`."""
+"""`mexma mine` by probability, which is its way with mini, and by margin."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,17 @@ def best_f1(lines: list[str]) -> float:
 
 
 def test_the_classifier_finds_more_than_the_margin(stores: tuple[Path, Path]) -> None:
-    by_margin = ok(run("mine", *stores)).stdout.splitlines()
-    probable = ok(run("mine", *stores, "--score", "probability")).stdout.splitlines()
+    by_margin = ok(run("mine", *stores, "--margin", "ratio")).stdout.splitlines()
+    assert by_margin == ok(run("mine", *stores, "--score", "margin")).stdout.splitlines()
+    probable = ok(run("mine", *stores)).stdout.splitlines()
+    assert probable == ok(run("mine", *stores, "--score", "probability")).stdout.splitlines()
     assert best_f1(probable) > best_f1(by_margin)
     scores = [float(line.partition("\t")[0]) for line in probable]
     assert scores == sorted(scores, reverse=True) and 0 < scores[-1] < scores[0] < 1
     for column in (1, 2):
         used = [line.split("\t")[column] for line in probable]
         assert len(set(used)) == len(used)
-    half = ok(run("mine", *stores, "--score", "probability", "--threshold", "0.5")).stdout.splitlines()
+    half = ok(run("mine", *stores, "--threshold", "0.5")).stdout.splitlines()
     assert half == [line for line, score in zip(probable, scores, strict=True) if score > 0.5]
 
 
@@ -61,14 +64,57 @@ def test_vectors_of_another_encoder_are_said(stores: tuple[Path, Path], tiny_enc
     ("options", "said"),
     [
         (["--threshold", "1.06"], "threshold 1.06 is of margins"),
-        (["--margin", "distance"], "leave out --margin"),
-        (["--retrieval", "intersect"], "leave out --retrieval"),
-        (["--all-candidates"], "leave out --retrieval"),
         (["--max-score", "1.25"], "--max-score is for margins"),
+        (["--memory", "300M"], "too little"),
+        (["--score", "probability", "--margin", "distance"], "leave out --margin"),
+        (["--score", "probability", "--retrieval", "intersect"], "not with --retrieval"),
+        (["--score", "probability", "--all-candidates"], "not with --retrieval"),
     ],
 )
 def test_what_is_for_margins_is_refused(stores: tuple[Path, Path], options: list[str], said: str) -> None:
-    fails(run("mine", *stores, "--score", "probability", *options), 1, said)
+    fails(run("mine", *stores, *options), 1, said)
+
+
+def test_texts_are_not_embedded_for_a_threshold_of_margins(stores: tuple[Path, Path]) -> None:
+    texts = [store.with_suffix(".txt") for store in stores]
+    done = fails(run("mine", *texts, "--threshold", "1.06"), 1, "threshold 1.06 is of margins")
+    assert "embedding" not in done.stderr
+
+
+def test_where_probabilities_cannot_be_had_it_is_said(stores: tuple[Path, Path]) -> None:
+    documents = [
+        write(store.with_suffix(".docs"), *["d"] * EmbeddingStore.open(store).rows) for store in stores
+    ]
+    for options, reason in (
+        ([*stores, "--all-candidates"], "takes each sentence once"),
+        ([stores[0]], "two different texts"),
+        ([*stores, "--within", *documents], "documents that are paired"),
+    ):
+        done = ok(run("mine", *options, "--threshold", "1.2"))
+        assert done.stderr.count("scored by margin, without the classifier") == 1 and reason in done.stderr
+        assert float(done.stdout.split("\t")[0]) > 1.2
+
+
+def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    found = {
+        "encoder": "mini", "fingerprint": EmbeddingStore.open(stores[0]).manifest.fingerprint,
+        "source": "spa_Latn", "target": "eng_Latn", "score": "margin", "k": 4, "margin": "ratio",
+        "threshold": 1.2, "precision": 0.9, "precision_interval": [0.8, 0.95], "recall": None, "planted": 0,
+    }  # fmt: skip
+    (tmp_path / "thresholds.json").write_text(json.dumps([found]))
+    auto = ["--threshold", "auto", "--thresholds", tmp_path / "thresholds.json"]
+    fails(
+        run("mine", *stores, *auto),
+        1,
+        "no threshold for Spanish and English",
+        "-k 4 --margin ratio with mini",
+    )
+    by_margin = ok(run("mine", *stores, *auto, "--margin", "ratio")).stdout
+    assert by_margin == ok(run("mine", *stores, "--threshold", "1.2", "--margin", "ratio")).stdout != ""
+    (tmp_path / "thresholds.json").write_text(
+        json.dumps([found | {"score": "probability", "threshold": 0.4}])
+    )
+    assert ok(run("mine", *stores, *auto)).stdout == ok(run("mine", *stores, "--threshold", "0.4")).stdout
 
 
 def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:

@@ -19,6 +19,7 @@ from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import SearchResult, journal_beside
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import KnownLists, Mined, mine
+from mexma_cli.stages.mine.probable import encoder_of, stated
 from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -53,16 +54,19 @@ def mine_files(
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths
+        known_documents = isinstance(job.neighbours, KnownLists) and job.neighbours.documents is not None
+        within = job.documents is not None or known_documents
+        how = stated(job.settings, encoder_of(paths, encoder), job.one_text, within)
+        job = replace(job, settings=how)
         stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
         source, target = stores[0], stores[-1]
         if job.documents is not None:
             job.documents.check_lines((source.rows, target.rows), job.names)
         seconds = {"opening": time.monotonic() - started}
         if job.thresholds is not None:
-            how = job.settings.k, job.settings.margin
-            threshold = known_threshold(job.thresholds, (source, target), *how)
+            threshold = known_threshold(job.thresholds, (source, target), how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
-            job = replace(job, settings=job.settings.but(threshold=threshold))
+            job = replace(job, settings=how.but(threshold=threshold))
         known: KnownLists | SearchResult | None = None
         searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too

@@ -22,7 +22,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
-from mexma_cli.stages.mine.probable import check_probable, probable_pairs
+from mexma_cli.stages.mine.probable import check_memory_for, probable_pairs, stated
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -121,13 +121,11 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    probable = settings.score == "probability"
-    if probable:
-        within = documents is not None or (
-            isinstance(neighbours, KnownLists) and neighbours.documents is not None
-        )
-        check_probable(settings, one_text, within)
+    within = documents is not None or (isinstance(neighbours, KnownLists) and bool(neighbours.documents))
+    settings = stated(settings, source.manifest.encoder, one_text, within)
     clock, stores = Clock(), (source, target)
+    if settings.score == "probability":
+        check_memory_for(settings, source.rows + target.rows)
     if not isinstance(neighbours, KnownLists):
         if neighbours is None:
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)
@@ -143,7 +141,7 @@ def mine(
         neighbours = KnownLists(sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall)
     sides, counts, twins = neighbours.sides, neighbours.counts, None
     matching = settings.margin, settings.retrieval, settings.least
-    if probable:
+    if settings.score == "probability":
         with clock("probabilities"):
             found = probable_pairs(stores, sides, settings)
     elif documents is not None:

@@ -3,45 +3,95 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 
-from mexma_cli.classifier.model import bundled, probable
+from mexma_cli.classifier.model import bundled, bytes_for, probable
 from mexma_cli.classifier.pairs import known_of
 from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.settings.mine import MineSettings
-from mexma_cli.stages.embed.inputs import load_encoder
+from mexma_cli.stages.embed.inputs import is_store, load_encoder, open_store
+from mexma_cli.stages.knn.search import resident, result_bytes
 from mexma_cli.store.embeddings import StorePair
+from mexma_cli.text.amounts import size, size_option
 
 log = logging.getLogger(__name__)
 
-_TRAINED_WITH = "mini"
 
+def stated(
+    settings: MineSettings, encoder: str, one_text: bool = False, within: bool = False
+) -> MineSettings:
+    """The settings with their score: that of the user, or probabilities where they can be had.
 
-def check_probable(settings: MineSettings, one_text: bool, within: bool) -> None:
-    """Find out whether these settings go with probabilities.
+    It is said why not, unless the user asks for margins or the encoder is another.
+
+    Args:
+        encoder: Of the vectors.
+        one_text: Pairs within a text are wanted.
+        within: Pairs in paired documents are.
 
     Raises:
-        MexmaError: They are for margins, for pairs in one text or in paired documents.
+        MexmaError: Settings that are for margins go with probabilities.
     """
-    wrong = {
+    reason = why_margin(settings, encoder, one_text, within)
+    if reason is not None:
+        if settings.score == "probability":
+            raise MexmaError(f"--score probability does not go with this: {reason}")
+        if settings.score is None and encoder == BUNDLED:
+            log.info("scored by margin, without the classifier: %s", reason)
+        return settings.but(score="margin")
+    wrong, hint = None, "--margin ratio scores pairs by margin"
+    if settings.max_score is not None:
+        wrong = "--max-score is for margins, and these pairs are scored by probability"
+    elif settings.threshold != "auto" and settings.least is not None and settings.least >= 1:
+        wrong = f"threshold {settings.least} is of margins, and these pairs are scored by probability"
+        hint = f"name a probability, such as --threshold 0.5; {hint}"
+    if wrong is not None:
+        raise MexmaError(wrong, hint)
+    return settings.but(score="probability")
+
+
+def check_memory_for(settings: MineSettings, rows: int) -> None:
+    """Refuse a limit that probabilities of pairs of so many rows, both sides together, would not keep.
+
+    Raises:
+        MexmaError: It says how much is enough.
+    """
+    needed = resident() + result_bytes(rows, settings.k) + bytes_for(rows)
+    if settings.memory is not None and needed > settings.memory:
+        raise MexmaError(
+            f"--memory {size(settings.memory)} is too little for probabilities, which take {size(needed)}",
+            f"--memory {size_option(needed)}, or --margin ratio, which takes less",
+        )
+
+
+def why_margin(
+    settings: MineSettings, encoder: str, one_text: bool = False, within: bool = False
+) -> str | None:
+    """Why pairs are scored by margin, as `stated` has it; None: by probability."""
+    reasons = {
+        "margins are asked for": settings.score == "margin",
         "it is for two different texts": one_text,
         "it is not for documents that are paired": within,
+        "it takes each sentence once, so not with --retrieval": settings.retrieval != "max",
+        f"it was trained with {BUNDLED}, not {encoder}": settings.score is None and encoder != BUNDLED,
         "it compares ratio margins: leave out --margin": settings.margin != "ratio",
-        "it takes each sentence once: leave out --retrieval": settings.retrieval != "max",
-        "--max-score is for margins: leave it out": settings.max_score is not None,
-        "thresholds.json has thresholds of margins: name a probability": settings.threshold == "auto",
     }
-    for reason, holds in wrong.items():
-        if holds:
-            raise MexmaError(f"--score probability does not go with this: {reason}")
-    if settings.least is not None and settings.least >= 1:
-        raise MexmaError(
-            f"threshold {settings.least} is of margins: no probability is above 1",
-            "name a probability, such as --threshold 0.5, or mine with --score margin",
-        )
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def encoder_of(paths: Sequence[Path], choice: EncoderChoice) -> str:
+    """What the encoder of some inputs is called: that of the first store, or that for texts.
+
+    Raises:
+        MexmaError: A store that cannot be opened.
+    """
+    stores = [open_store(path) for path in paths if is_store(path)]
+    return stores[0].manifest.encoder if stores else choice.model or BUNDLED
 
 
 def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> Candidates:
@@ -66,7 +116,7 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
 def _embedder(stores: StorePair) -> Embed | None:
     """What embeds words as the sentences of the stores are; None if their encoder is not the bundled one."""
     manifest = stores[0].manifest
-    if manifest.encoder != _TRAINED_WITH:
+    if manifest.encoder != BUNDLED:
         return None
-    encoder = load_encoder(EncoderChoice(model=_TRAINED_WITH))
+    encoder = load_encoder(EncoderChoice(model=BUNDLED))
     return encoder.embed if encoder.fingerprint == manifest.fingerprint else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.layout import Frozen
 
@@ -21,7 +23,7 @@ class KnownThreshold(Frozen):
     Attributes:
         encoder, fingerprint: Of the stores.
         source, target: FLORES-200 codes.
-        k, margin: Of the scores.
+        score, k, margin: Of the scores; margin is ratio for probabilities.
         precision: As estimated, with its 95 % interval.
         recall: Of known translations that were planted; None where there are none like the text's own.
         planted: How many there are.
@@ -31,6 +33,7 @@ class KnownThreshold(Frozen):
     fingerprint: str
     source: str
     target: str
+    score: Literal["margin", "probability"]
     k: int
     margin: str
     threshold: float
@@ -62,22 +65,28 @@ def read_thresholds(path: Path) -> list[KnownThreshold]:
         raise MexmaError(f"{path} is no file of thresholds: {error}", "`mexma run` writes them") from None
 
 
-def known_threshold(path: Path, stores: StorePair, k: int, margin: str) -> float:
+def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> float:
     """The threshold for these stores, in either direction of their languages.
 
     Raises:
-        MexmaError: The file is missing or damaged, or has none for this encoder, languages, k and margin; the
-            message says what is nearest.
+        MexmaError: The file is missing or damaged, or has none for this encoder, these languages and these
+            settings; the message says what is nearest.
     """
     pair = {store.manifest.language for store in stores}
     every = read_thresholds(path)
     of_pair = [one for one in every if {one.source, one.target} == pair]
     for one in of_pair:
-        if (one.fingerprint, one.k, one.margin) == (stores[0].manifest.fingerprint, k, margin):
+        wanted = settings.score, settings.k, settings.margin, stores[0].manifest.fingerprint
+        if (one.score, one.k, one.margin, one.fingerprint) == wanted:
             return one.threshold
     names = " and ".join(languages.name(store.manifest.language) for store in stores)
-    there = "; ".join(f"-k {one.k} --margin {one.margin} with {one.encoder}" for one in of_pair)
+    there = "; ".join(f"{_options(one.score, one.k, one.margin)} with {one.encoder}" for one in of_pair)
+    how = _options(settings.score, settings.k, settings.margin)
     raise MexmaError(
-        f"{path} has no threshold for {names} with this encoder, -k {k} and --margin {margin}",
+        f"{path} has no threshold for {names} with this encoder and {how}",
         f"there is one for {there}" if there else "`mexma tune SOURCE TARGET` finds one",
     )
+
+
+def _options(score: str | None, k: int, margin: str) -> str:
+    return f"-k {k} " + (f"--margin {margin}" if score == "margin" else "--score probability")

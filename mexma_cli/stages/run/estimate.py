@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mexma_cli.classifier.model import bytes_for
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
@@ -37,7 +38,7 @@ from mexma_cli.stages.run.index_costs import (
     train_seconds,
     unit_bytes,
 )
-from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
+from mexma_cli.stages.run.plan import Selection, by_probability, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, of_pieces
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
@@ -339,6 +340,8 @@ def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
     needed = [bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), filtering_bytes(max(rows.values()))]
     if recipe.align is None:
         needed.append(bytes_to_mine(largest, k))
+        if by_probability(recipe):
+            needed.append(bytes_for(largest))
         if recipe.mine.threshold == "auto":
             part = min(BLOCK_ROWS, max(rows.values()))
             needed.append(bytes_needed(part, _KNOWN, dim, k + 1, min(part, X_ROWS)))

@@ -12,12 +12,14 @@ import numpy as np
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.lists import sides_of
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
+from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.mine.files import mine_files
 from mexma_cli.stages.mine.mine import KnownLists
 from mexma_cli.stages.mine.report import MiningJob
 from mexma_cli.stages.run.index_costs import Cost, spent
+from mexma_cli.stages.run.plan import by_probability
 from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
 
@@ -42,13 +44,18 @@ def mining_costs(recipe: CorpusRecipe, texts: list[list[str]]) -> dict[str, Cost
 
 def _spent(recipe: CorpusRecipe, texts: list[list[str]], rows: int) -> dict[str, float]:
     """Seconds of the processor, by work, for so many rows a side."""
+    probable = by_probability(recipe)
     how = recipe.mine.but(threshold=None, max_score=None, drop_copies=False, top=None)
+    how = how.but(score="probability" if probable else "margin")
+    encoder, fingerprint = BUNDLED if probable else "made up", "made up"
+    if probable:  # whose words are embedded
+        fingerprint = load_encoder(EncoderChoice(model=BUNDLED)).fingerprint
     counts = RowCounts(rows, 0, 0, 0), RowCounts(rows, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="mexma-") as name:
         pair = recipe.language_pairs()[0]
         paths = [Path(name) / f"{code}.emb" for code in pair]
         for path, code, text in zip(paths, pair, texts, strict=True):
-            _write(path, code, list(islice(cycle(text), rows)))
+            _write(path, code, list(islice(cycle(text), rows)), (encoder, fingerprint))
         known = KnownLists(sides_of(_near(rows, how.k + 1)), counts)
         files = [Path(name) / "pairs.tsv"]
         job = MiningJob(
@@ -75,10 +82,10 @@ def _near(rows: int, k: int) -> Neighbours:
     return Neighbours(cosines[0], ids[0], cosines[1], ids[1])
 
 
-def _write(path: Path, language: str, lines: list[str]) -> None:
-    """A store with these lines."""
+def _write(path: Path, language: str, lines: list[str], encoder: tuple[str, str]) -> None:
+    """A store with these lines, of an encoder by name and fingerprint."""
     settings = EmbeddingSettings(
-        fingerprint="made up",
+        fingerprint=encoder[1],
         pooling="cls",
         dim=1,
         dtype="float16",
@@ -88,6 +95,6 @@ def _write(path: Path, language: str, lines: list[str]) -> None:
         source_checksum=language,
     )
     source = Source(path="made up", checksum=language, lines=len(lines))
-    with EmbeddingWriter(path, settings, source, encoder="made up") as writer:
+    with EmbeddingWriter(path, settings, source, encoder=encoder[0]) as writer:
         writer.write(np.ones((len(lines), 1), np.float32), lines)
         writer.finish()

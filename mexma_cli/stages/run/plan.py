@@ -14,9 +14,11 @@ from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.encoder import BUNDLED
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
+from mexma_cli.stages.mine.probable import stated, why_margin
 from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
 from mexma_cli.stages.run.units import BITEXT, REJECTS, Record, Unit
 from mexma_cli.stages.split.inputs import find_inputs, names_of
@@ -110,6 +112,10 @@ def check_settings(recipe: CorpusRecipe) -> None:
     """
     output = recipe.output
     check_index(recipe.mine.index)
+    if recipe.align is None:
+        if recipe.mine.threshold == "auto" and recipe.mine.score == "probability":
+            raise MexmaError("`mine.threshold: auto` finds thresholds of margins", "say `mine.score: margin`")
+        stated(_mining(recipe), recipe.encoder.model, within=recipe.mine.within)
     if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
         raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
     if output.format not in formats():
@@ -426,7 +432,20 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`, but for those of units before it."""
-    return recipe.mine.model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
+    return _mining(recipe).model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
+
+
+def _mining(recipe: CorpusRecipe) -> MineSettings:
+    """How pairs are mined: those whose threshold is found are scored by margin."""
+    auto = recipe.mine.threshold == "auto" and recipe.mine.score is None
+    return recipe.mine.but(score="margin") if auto else recipe.mine
+
+
+def by_probability(recipe: CorpusRecipe) -> bool:
+    """Whether pairs are scored by the classifier, and not by margin."""
+    if recipe.align is not None:
+        return False
+    return why_margin(_mining(recipe), recipe.encoder.model, within=recipe.mine.within) is None
 
 
 def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:

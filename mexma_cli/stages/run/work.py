@@ -357,6 +357,7 @@ def tune(task: Task) -> dict[str, Any]:
         fingerprint=manifest.fingerprint,
         source=manifest.language,
         target=stores[1].manifest.language,
+        score="margin",
         k=settings.k,
         margin=settings.margin,
         threshold=best.threshold,
