@@ -39,7 +39,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def truth(text: Path, threshold: float, *options: str | Path) -> float:
     """The precision of what `mine` writes above a threshold."""
     stores = text / "spa.emb", text / "eng.emb"
-    kept = ok(run("mine", *stores, "--threshold", str(threshold), *options)).stdout.splitlines()
+    kept = ok(
+        run("mine", *stores, "--margin", "ratio", "--threshold", str(threshold), *options)
+    ).stdout.splitlines()
     gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
     return sum(line.partition("\t")[2] in gold for line in kept) / len(kept)
 
@@ -59,9 +61,11 @@ def test_planted_pairs_say_how_many_come_back(text: Path) -> None:
     planted = found["planted"]
     assert planted["pairs"] == 150 and planted["copies"] == {"source": 0, "target": 0}
     assert not planted["unlike_the_text"] and found["recall"] == pytest.approx(planted["recall"])
-    ok(run("mine", *stores, "-o", text / "mined.tsv"))
+    ok(run("mine", *stores, "--margin", "ratio", "-o", text / "mined.tsv"))
     tuned = json.loads(run("tune", text / "mined.tsv", "--gold", text / "gold.tsv", "--json").stdout)
-    kept = run("mine", *stores, "--threshold", str(found["threshold"])).stdout.splitlines()
+    kept = run(
+        "mine", *stores, "--margin", "ratio", "--threshold", str(found["threshold"])
+    ).stdout.splitlines()
     gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
     correct = sum(line.partition("\t")[2] in gold for line in kept)
     assert 2 * correct / (len(kept) + len(gold)) > tuned["f1"] - 0.08  # the best there is with a gold list
