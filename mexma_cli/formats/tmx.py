@@ -30,6 +30,7 @@ from mexma_cli.formats.tags import NO_SIDE, AmbiguousError, Side, as_codes, choo
 from mexma_cli.formats.tsv import parsed, shortened, shown
 from mexma_cli.languages import UNSTATED, known
 from mexma_cli.text.lines import LINE_LIMIT
+from mexma_cli.text.unspaced import unwrapped
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -52,12 +53,19 @@ _NAMED = 12
 _LANGUAGES = 1000
 """Languages in a unit, and those that are remembered."""
 _DECLARED = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'<>]*)[\"']")
-_EXPATS = frozenset({"utf-8", "utf-16", "iso8859-1", "ascii"})
-"""The encodings that expat knows itself, as Python calls them."""
 _NO_CHARSETS = frozenset({"charmap", "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 """Python's codecs of text in which no document is."""
 DIGITS = 6
-_UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<", b"<\0?\0", b"\0<\0?")
+_UTF16 = {
+    codecs.BOM_UTF16_LE + b"<\0": "utf-16-le",
+    codecs.BOM_UTF16_BE + b"\0<": "utf-16-be",
+    b"<\0?\0": "utf-16-le",
+    b"\0<\0?": "utf-16-be",
+}
+"""How documents in UTF-16 begin -> codec."""
+_REFERENCE = re.compile("&#([xX][0-9A-Fa-f]{1,8}|[0-9]{1,8});")
+_LONGEST_REFERENCE = 12
+_REMOVED = "characters that XML forbids"
 _BEGUN = re.compile(rb"<!--|<!DOCTYPE\s")
 
 
@@ -84,7 +92,7 @@ class Tmx(BitextFormat):
 
     def recognises(self, start: bytes) -> bool:
         """White space and comments may stand before the root; a line of TSV has a tab."""
-        if start.startswith(_UTF16):
+        if start.startswith(tuple(_UTF16)):
             return True
         start = start.removeprefix(codecs.BOM_UTF8).lstrip()
         return start.startswith((b"<?xml", b"<tmx")) or bool(
@@ -149,14 +157,15 @@ class _Reader:
         self._code: list[str] = []  # of the element of formatting that is open
         self._length = self._codes = self._depth = 0
         self._parser: Any = None
+        self._encoding = ""
 
     @property
     def languages(self) -> tuple[str, str]:
         """Of source and target."""
         return as_codes((self._sides[0].tag, self._sides[1].tag))
 
-    def _begin(self, encoding: str | None) -> None:
-        self._parser = parser = expat.ParserCreate(encoding)
+    def _begin(self) -> None:
+        self._parser = parser = expat.ParserCreate("utf-8")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
@@ -185,29 +194,50 @@ class _Reader:
             self._fail(f"no unit has {languages}; there are {there}", self._how(self._seen))
 
     def _steps(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The document in small steps, in an encoding that expat knows."""
+        """The document in small steps, in UTF-8."""
         start = b""
         while len(start) < _START and b"?>" not in start and (piece := next(pieces, b"")):
             start += piece
-        if not start.startswith(_UTF16):
-            start = start.lstrip()  # a declaration of XML may have nothing before it
-        pieces = chain([start], pieces)
-        declared = _DECLARED.match(start.removeprefix(codecs.BOM_UTF8))
-        decoder = self._decoder(declared[1].decode("latin-1")) if declared else None
-        self._begin("utf-8" if decoder else None)
-        for piece in pieces:
-            for at in range(0, len(piece), _STEP):
-                step = piece[at : at + _STEP]
-                yield self._decoded(decoder, step) if decoder else step
-        if decoder:
-            yield self._decoded(decoder, b"", final=True)
+        utf16 = next((codec for begun, codec in _UTF16.items() if start.startswith(begun)), None)
+        for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            start = start.removeprefix(mark)
+        if utf16 is None:
+            start = start.lstrip()  # nothing may be before a declaration of XML
+        declared = None if utf16 else _DECLARED.match(start)
+        encoding = utf16 or (declared[1].decode("latin-1") if declared else "utf-8")
+        # A declaration that can be read as it is here does not stand in UTF-16.
+        self._encoding = "UTF-8" if not utf16 and encoding.lower().startswith("utf-16") else encoding
+        decoder = self._decoder(self._encoding)
+        self._begin()
+        rest = ""
+        for piece in chain([start], pieces, [b""]):
+            for at in range(0, max(1, len(piece)), _STEP):
+                text = rest + self._decoded(decoder, piece[at : at + _STEP], final=not piece)
+                begun = text.rfind("&", -_LONGEST_REFERENCE)
+                cut = begun if piece and begun >= 0 and ";" not in text[begun:] else len(text)
+                text, rest = text[:cut], text[cut:]
+                yield self._allowed(text).encode("utf-8")
 
-    def _decoder(self, encoding: str) -> codecs.IncrementalDecoder | None:
-        """What decodes an encoding that expat does not know."""
+    def _allowed(self, text: str) -> str:
+        """Without the characters that XML forbids, as they are or as references: some programs write them."""
+        found, count = _FORBIDDEN.subn("", text)
+        if "&#" in found:
+            found = _REFERENCE.sub(self._reference, found)
+        if count:
+            self._raw.left_out[_REMOVED] += count
+        return found
+
+    def _reference(self, found: re.Match[str]) -> str:
+        number = int(found[1][1:], 16) if found[1][0] in "xX" else int(found[1])
+        if number < 0x110000 and not _FORBIDDEN.match(chr(number)):
+            return found[0]
+        self._raw.left_out[_REMOVED] += 1
+        return ""
+
+    def _decoder(self, encoding: str) -> codecs.IncrementalDecoder:
+        """What decodes the document."""
         try:
             found = codecs.lookup(encoding)
-            if found.name in _EXPATS:
-                return None
             if found._is_text_encoding and found.name not in _NO_CHARSETS:
                 return codecs.getincrementaldecoder(encoding)()
         except (LookupError, ValueError):  # also a name with a NUL
@@ -216,13 +246,14 @@ class _Reader:
             f"{self._where}: no encoding is known that is called {shortened(encoding)}", "convert it to UTF-8"
         )
 
-    def _decoded(self, decoder: codecs.IncrementalDecoder, step: bytes, final: bool = False) -> bytes:
+    def _decoded(self, decoder: codecs.IncrementalDecoder, step: bytes, final: bool) -> str:
         try:
-            return decoder.decode(step, final).encode("utf-8")
+            return decoder.decode(step, final)
         except UnicodeError as error:
-            raise MexmaError(
-                f"{self._where} is not in the encoding that it states: {error}", "state the right one"
-            ) from None
+            self._fail(
+                f"not in {self._encoding} ({getattr(error, 'reason', error)})",
+                'the first line states the encoding: <?xml version="1.0" encoding="windows-1252"?>',
+            )
 
     def _fail(self, message: str, hint: str | None = None) -> NoReturn:
         raise MexmaError(f"{self._where}, line {self._parser.CurrentLineNumber}: {message}", hint)
@@ -270,7 +301,7 @@ class _Reader:
             text, self._text = "".join(self._text), None
             if name == "seg":
                 if "\n" in text:  # it is wrapped over lines, and indented
-                    text = " ".join(text.split())
+                    text = " ".join(unwrapped(text).split())
                 tag = self._tags.setdefault(self._language.lower().replace("_", "-"), self._language)
                 if tag in self._segments:
                     self._raw.left_out["further segments in a language of their unit"] += 1

@@ -50,7 +50,7 @@ def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     first = next(pieces, b"")
     kind: str = kind_of(Path(where))
     if kind == "text":
-        kind = _begins_as(first[:_HEAD].removeprefix(b"\xef\xbb\xbf"), whole=len(first) <= _HEAD)
+        kind = begins_as(first)
     if kind != "text":
         raise MexmaError(
             f"{where} is {kind.upper()}, not a text with one sentence a line",
@@ -59,7 +59,9 @@ def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     yield from chain([first], pieces)
 
 
-def _begins_as(head: bytes, whole: bool) -> str:
+def begins_as(start: bytes) -> str:
+    """The kind of a file by its first bytes: one of `KINDS`, text or xml."""
+    head, whole = start[:_HEAD].removeprefix(b"\xef\xbb\xbf"), len(start) <= _HEAD
     for kind, begins in _KNOWN.items():
         if begins.match(head):
             return kind

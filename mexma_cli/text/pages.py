@@ -40,7 +40,7 @@ _MARKS = (
 )
 _SEVERAL_BYTES = ("big5", "cp932", "cp949", "euc", "gb", "hz", "iso2022", "johab", "shift", "utf")
 """How the names of codecs begin in which a character may be several bytes."""
-_HEAD = 4096
+_HEAD = 1 << 16
 """Bytes of a page in which it states its encoding."""
 _STATED = re.compile(
     rb"<meta[^>]{1,500}?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)|^\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'>]+)",
@@ -49,6 +49,28 @@ _STATED = re.compile(
 _SURELY_UTF8 = 16
 """Bytes after the first of characters in UTF-8: no text that is in another encoding has so many by chance."""
 _PIECE = 1 << 16
+_GZIP = b"\x1f\x8b"
+_NOT_WESTERN = frozenset(
+    {"als", "azj", "bos", "ces", "crh", "epo", "est", "hau", "hrv", "hun", "ibo", "kmr", "lav", "lit", "ltg"}
+    | {
+        "lvs",
+        "mlt",
+        "mri",
+        "pol",
+        "ron",
+        "slk",
+        "slv",
+        "smo",
+        "srp",
+        "taq",
+        "tuk",
+        "tur",
+        "uzn",
+        "vie",
+        "yor",
+    }
+)
+"""Languages in Latin letters that windows-1252 has not, or that are often written in another encoding."""
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?(?:\n|\Z)")
 _LINE_END = re.compile(rb"\r?\n|\r?$")
 
@@ -69,7 +91,20 @@ def codec_of(label: str) -> str | None:
     return f"sloppy-windows-{found.name[2:]}" if found.name in _SLOPPY else found.name
 
 
-def decode_page(content: bytes, charset: str | None = None, html: bool = True) -> str | None:
+def usual_encoding(language: str) -> str | None:
+    """The codec of pages that state none, as browsers in countries with that language have it; None where
+    several are usual.
+
+    Args:
+        language: FLORES-200 code.
+    """
+    code, _, script = language.partition("_")
+    return "sloppy-windows-1252" if script == "Latn" and code not in _NOT_WESTERN else None
+
+
+def decode_page(
+    content: bytes, charset: str | None = None, html: bool = True, usual: str | None = None
+) -> str | None:
     """A page as text.
 
     A byte order mark says its encoding, else the header of HTTP, else the page itself. One that is UTF-8 in
@@ -78,6 +113,7 @@ def decode_page(content: bytes, charset: str | None = None, html: bool = True) -
     Args:
         charset: The encoding in the header of HTTP.
         html: Whether it may state its encoding in an element `meta`.
+        usual: The codec of pages that state none.
 
     Returns:
         None if nothing says the encoding and it is not UTF-8.
@@ -93,6 +129,7 @@ def decode_page(content: bytes, charset: str | None = None, html: bool = True) -
     text = _utf8(content)
     if text is not None and (stated is None or is_utf8(content, stated)):
         return text
+    stated = stated or (None if b"\0" in content else usual)
     if stated is None:
         return None
     try:
@@ -143,7 +180,7 @@ def unchunked(body: bytes) -> bytes:
 
 
 def _is_page(start: bytes) -> bool:
-    return start.lstrip().startswith((b"<", b"\x1f\x8b"))
+    return start.lstrip().startswith((b"<", _GZIP))
 
 
 def unpacked(body: bytes, encodings: str, limit: int) -> bytes | None:
@@ -165,10 +202,10 @@ def unpacked(body: bytes, encodings: str, limit: int) -> bytes | None:
 
 
 def _unpacked(body: bytes, name: str, limit: int) -> bytes | None:
-    if name in ("", "identity", "none", "utf-8"):
+    if name in ("", "identity", "none", "utf-8") and not body.startswith(_GZIP):
         return body
-    if name == "gzip":
-        return _inflated(body, 31, limit) if body.startswith(b"\x1f\x8b") else body
+    if name in ("", "identity", "none", "utf-8", "gzip"):  # which some servers forget to say
+        return _inflated(body, 31, limit) if body.startswith(_GZIP) else body
     if name == "deflate":  # with the header of zlib, as the standard says, or without
         found = _inflated(body, 15, limit) or _inflated(body, -15, limit)
         return body if found is None and _utf8(body) is not None else found
@@ -196,7 +233,7 @@ def _inflated(body: bytes, bits: int, limit: int) -> bytes | None:
         except zlib.error:
             return found or None
         body = unpacking.unused_data + body[start + _PIECE :] if unpacking.eof and bits == 31 else b""
-        if not body.startswith(b"\x1f\x8b"):
+        if not body.startswith(_GZIP):
             break
     return found[:limit]
 

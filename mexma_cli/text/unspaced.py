@@ -20,6 +20,8 @@ of Thai, Lao, Burmese or Khmer with its marks (in Burmese with the consonant tha
 are left out: a word in them is most often a name or a loan, which its Latin letters help to recognise."""
 KATAKANA = r"[\u30a1-\u30fa\u30fc-\u30ff]+"
 """A regular expression for a word in them."""
+_WRITTEN = rf"[{_CHARACTERS}{_SYLLABLES}\u3001-\u301b\u30a0-\u30ff\uff01-\uff60]"
+_WRAPPED = re.compile(rf"(?<={_WRITTEN})[^\S\n]*\n\s*(?={_WRITTEN})")
 _FIRST = re.compile(rf"[{_CHARACTERS}{_SYLLABLES}]")
 _VIETNAMESE = re.compile(r"[\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
 
@@ -27,6 +29,12 @@ _VIETNAMESE = re.compile(r"[\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
 def is_unspaced(text: str) -> bool:
     """Whether a text begins in such a script."""
     return _FIRST.match(text) is not None
+
+
+def unwrapped(text: str) -> str:
+    """A text without the line ends between characters of such scripts, and the white space around them: they
+    are no spaces, as other line ends are in a text that is wrapped over lines."""
+    return _WRAPPED.sub("", text) if "\n" in text else text
 
 
 def is_vietnamese(text: str) -> bool:

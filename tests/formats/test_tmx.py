@@ -145,7 +145,7 @@ def test_sides_of_many_languages_are_stated() -> None:
     [
         ("<tmx><body><tu>", "not well-formed XML: no element found"),
         ("<html><body/></html>", "XML, and no TMX: its root is html"),
-        (units(tuv("en", "a\x01b")), "not well-formed XML: not well-formed"),
+        (units(tuv("en", "a<b")), "not well-formed XML: not well-formed"),
         (
             units(head="<!DOCTYPE tmx [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>"),
             "entity &a; is not",
@@ -181,6 +181,30 @@ def test_an_encoding_that_expat_lacks_is_decoded() -> None:
         assert (pair.source, pair.target) == ("Дом у реки.", "A house by the river.")
     with pytest.raises(MexmaError, match="no encoding is known that is called 'klingon'"):
         read(text.format("klingon").encode(), ("rus_Cyrl", "eng_Latn"))
+
+
+@pytest.mark.parametrize("declared", ["utf-16", "UTF-16LE", "utf-8", ""])
+def test_a_declaration_that_is_not_true(declared: str) -> None:
+    """As programs leave it that change the encoding alone, or write white space before it."""
+    head = f"\n<?xml version='1.0' encoding='{declared}'?>" if declared else ""
+    text = head + units(tuv("fr", "Où ?") + tuv("en", "Where?"))
+    for content in (text.encode(), text.encode("utf-8-sig")):
+        assert read(content, step=1)[2:] == (("Où ?", "Where?"),), content
+    with pytest.raises(MexmaError, match=r"x\.tmx, line \d+: not in (UTF|utf)-8 \(invalid"):
+        read(text.encode("latin-1"))
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 16])
+def test_characters_that_xml_forbids_are_left_out_and_counted(step: int) -> None:
+    text = units(tuv("en", "a\x0bb&#x1F;&#31;c&#38;&#x263A; &amp;#7;") + tuv("fr", "\x01x\uffff"))
+    raw = RawText(iter([bytes([byte]) for byte in text.encode()] if step == 1 else [text.encode()]), "x.tmx")
+    assert list(Tmx().read(raw, languages=("und", "und")).pairs) == [("abc&☺ &#7;", "x")]
+    assert raw.left_out == {"characters that XML forbids": 5}
+
+
+def test_a_line_end_between_chinese_characters_is_no_space() -> None:
+    text = units(tuv("ja", "私は、\n      リンゴが\n 好きです。") + tuv("en", "I like\n apples."))
+    assert read(text)[2:] == (("私は、リンゴが好きです。", "I like apples."),)
 
 
 @pytest.mark.parametrize("begun", ["<!-- ", "<tu><note>", "<tu><tuv xml:lang='en'><prop>"])

@@ -8,7 +8,7 @@ import zlib
 import pytest
 import zstandard
 
-from mexma_cli.text.pages import codec_of, decode_page, unchunked, unpacked
+from mexma_cli.text.pages import codec_of, decode_page, unchunked, unpacked, usual_encoding
 
 PAGE = "<html><p>Le port était fermé à cause d’un épais brouillard.</p></html>".encode()
 
@@ -62,6 +62,7 @@ def test_compressions_are_undone() -> None:
         "zstd": zstandard.compress(PAGE),
         "deflate, gzip": gzip.compress(zlib.compress(PAGE)),
         "identity": PAGE,
+        "none": gzip.compress(PAGE),
         "": PAGE,
     }.items():
         assert unpacked(body, encodings, 1 << 20) == PAGE, encodings
@@ -103,6 +104,14 @@ def test_compressions_are_undone() -> None:
 )
 def test_header_says_the_encoding(page: bytes, charset: str | None, text: str | None) -> None:
     assert decode_page(page, charset, html=False) == text
+
+
+def test_usual_encoding_of_pages_that_state_none() -> None:
+    page = PAGE.decode().encode("cp1252")
+    assert decode_page(page, usual=usual_encoding("fra_Latn")) == PAGE.decode()
+    assert decode_page(page, usual=usual_encoding("pol_Latn")) is None, "windows-1250 or iso-8859-2"
+    late = b"<style>" + b"p{}" * 9999 + b"</style><meta charset=windows-1250>" + "zażółć".encode("cp1250")
+    assert decode_page(late, usual=usual_encoding("fra_Latn")).endswith("zażółć")  # type: ignore[union-attr]
 
 
 def test_page_says_the_encoding() -> None:

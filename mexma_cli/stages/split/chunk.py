@@ -16,16 +16,17 @@ import xxhash
 import zstandard
 
 from mexma_cli.files import whole_file
-from mexma_cli.stages.split.inputs import Chunk, RawDocument, Splitting
+from mexma_cli.stages.split.inputs import LONGEST, Chunk, RawDocument, Splitting
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.identify import expected, identifier, in_other_language
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.names import document_id
 from mexma_cli.text.near_duplicates import Signatures
-from mexma_cli.text.pages import decode_page
+from mexma_cli.text.pages import decode_page, usual_encoding
 from mexma_cli.text.repair import decode, repair
 from mexma_cli.text.rules import CODES, SentenceRules
 from mexma_cli.text.splitting import splitter
+from mexma_cli.text.unspaced import unwrapped
 
 DOCUMENT_REASONS = {
     "not UTF-8": "a document in another encoding (see --encoding), or no text at all",
@@ -216,9 +217,7 @@ class ChunkWorker:
         start = 0
         for end in [*(_BLANK_LINES if wrapped else _LINE_END).finditer(text), None]:
             part = text[start : end.start() if end else len(text)]
-            for first, last in (
-                () if is_blank(part) else self._split(part.replace("\t", " ").replace("\n", " "))
-            ):
+            for first, last in () if is_blank(part) else self._split(_spaced(part)):
                 yield start + first, start + last
             start = end.end() if end else start
 
@@ -237,7 +236,8 @@ class ChunkWorker:
         if content is None:
             return name, None, "too long"
         if kind == "html":
-            return name, *_extracted(decode_page(content, charset) or content)
+            usual = usual_encoding(self._how.language)
+            return name, *_extracted(decode_page(content, charset, usual=usual) or content)
         text = decode(content, charset)
         if text is None:
             return name, None, "not UTF-8"
@@ -262,7 +262,15 @@ class ChunkWorker:
         return name, plain, None
 
 
+def _spaced(part: str) -> str:
+    """A part of a document as splitters know it: its white space is spaces. So are no-break spaces where they
+    are in the majority, as editors of web pages write them."""
+    part = part.replace("\t", " ").replace("\n", " ")
+    return part.replace("\u00a0", " ") if part.count("\u00a0") > part.count(" ") else part
+
+
 _TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
+_AS_IT_STANDS = re.compile(r"(</?(?:pre|textarea|listing|xmp)\b)", re.IGNORECASE)
 _MOST_ATTRIBUTES = 1000
 """Of a tag: libxml2 compares each with all others."""
 
@@ -270,18 +278,33 @@ _MOST_ATTRIBUTES = 1000
 def _extracted(page: str | bytes) -> tuple[str | None, str | None]:
     """The text of an HTML page without its menus and the like, a paragraph a line."""
     from trafilatura import extract
+    from trafilatura.utils import decode_file
 
-    text = page if isinstance(page, str) else page.decode("latin-1")
+    text = page if isinstance(page, str) else decode_file(page, LONGEST)
     long = (tag[0] for tag in _TAG.finditer(text) if len(tag[0]) > 2 * _MOST_ATTRIBUTES)
     if any(len(re.findall(r"""[\s/]|"[^"]*"|'[^']*'""", tag)) > 2 * _MOST_ATTRIBUTES for tag in long):
         return None, "malformed"
     try:
-        text = extract(page, include_comments=False)
+        text = extract(_on_one_line(text), include_comments=False)
     except Exception:  # broken pages make its parsers fail in many ways
         return None, "malformed"
     return (text, None) if text else (None, "empty")
 
 
+def _on_one_line(page: str) -> str:
+    """A page with a space for each line end, which is one in HTML, but for text that is written as it stands:
+    trafilatura keeps some of them."""
+    parts, as_it_stands = _AS_IT_STANDS.split(unwrapped(page)), False
+    for place, part in enumerate(parts):
+        if place % 2:
+            as_it_stands = not part.startswith("</")
+        elif not as_it_stands:
+            parts[place] = part.replace("\r", " ").replace("\n", " ")
+    return "".join(parts)
+
+
 def _one_line(sentence: str) -> str:
-    """A sentence with each run of white space as one space."""
-    return sentence if sentence.isprintable() and "  " not in sentence else " ".join(sentence.split())
+    """A sentence with each run of white space as one space, but as by `unwrapped`."""
+    if sentence.isprintable() and "  " not in sentence:
+        return sentence
+    return " ".join(unwrapped(sentence).split())

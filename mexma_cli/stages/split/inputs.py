@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.encodings import in_utf8
-from mexma_cli.text.kinds import KINDS, kind_of
+from mexma_cli.text.kinds import KINDS, begins_as, kind_of
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
 from mexma_cli.text.names import OTHER_FORMATS, document_id, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
@@ -136,13 +137,17 @@ class Inputs:
             elif found == "tmx":
                 yield from _tmx(path, how.tag or how.language, prefix, self.passed_over)
             elif found == "html":
-                yield _whole(path, name, "html")
-            elif found == "text" and how.settings.document == "file":
-                yield _whole(path, name, "text")
+                yield _whole(_checked_pieces(path), name, "html")
+            elif found == "text":
+                pieces = _checked_pieces(path)
+                if how.settings.format is None:
+                    pieces = _of_no_other_kind(pieces, label_of(path))
+                if how.settings.document == "file":
+                    yield _whole(pieces, name, "text")
+                else:
+                    yield from _lines_or_paragraphs(pieces, prefix, "text", how.settings.document == "blank")
             else:
-                yield from _lines_or_paragraphs(
-                    path, prefix, found, blank=found == "text" and how.settings.document == "blank"
-                )
+                yield from _lines_or_paragraphs(_checked_pieces(path), prefix, found)
 
     def size(self) -> int:
         """About how many bytes of text there are; 0 if nobody knows."""
@@ -245,11 +250,28 @@ def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
         yield Chunk(number, held)
 
 
-def _lines_or_paragraphs(path: Path, prefix: str, kind: Kind, blank: bool) -> Iterator[RawDocument]:
+def _of_no_other_kind(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+    """The pieces of a text, as they come.
+
+    Raises:
+        MexmaError: It begins as WARC, TMX or JSONL, in spite of its name.
+    """
+    first = next(pieces, b"")
+    kind = begins_as(first)
+    if kind in ("warc", "tmx", "jsonl"):
+        raise MexmaError(
+            f"{where} begins as {kind.upper()}", f"--format {kind} reads it so, --format text as text"
+        )
+    yield from chain([first], pieces)
+
+
+def _lines_or_paragraphs(
+    pieces: Iterator[bytes], prefix: str, kind: Kind, blank: bool = False
+) -> Iterator[RawDocument]:
     """Each line, or each run of lines without a blank one between them, under its first line's number."""
     held: list[bytes] = []
     first = size = 0
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(_lines(pieces), 1):
         if not blank:
             yield RawDocument(kind, f"{prefix}{number}", line)
             continue
@@ -271,10 +293,10 @@ def _gathered(lines: list[bytes], size: int, kind: Kind, name: str) -> RawDocume
     return RawDocument(kind, name, None if size > LONGEST else b"\n".join(lines), wrapped=True)
 
 
-def _lines(path: Path) -> Iterator[bytes | None]:
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
     """The lines of a file, however it is encoded; None for one that is longer than `LONGEST`."""
     rest, too_long = b"", False
-    for piece in with_line_feeds(_checked_pieces(path)):
+    for piece in with_line_feeds(pieces):
         *lines, last = piece.split(b"\n")
         if lines:
             lines[0] = rest + lines[0]
@@ -290,9 +312,9 @@ def _lines(path: Path) -> Iterator[bytes | None]:
         yield None if too_long else rest
 
 
-def _whole(path: Path, name: str, kind: Kind) -> RawDocument:
+def _whole(pieces: Iterator[bytes], name: str, kind: Kind) -> RawDocument:
     held, size = [], 0
-    for piece in _checked_pieces(path):
+    for piece in pieces:
         size += len(piece)
         if size > LONGEST:
             return RawDocument(kind, name, None)

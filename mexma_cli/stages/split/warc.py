@@ -20,6 +20,7 @@ _BLANK = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(r"[A-Z]+(?:/[\d.]+)?\s+(\d{3})\b")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
 _KINDS: dict[str, Kind] = {"text/html": "html", "application/xhtml+xml": "html", "text/plain": "text"}
+_KINDS["application/vnd.wap.xhtml+xml"] = "html"
 _TYPES_PASSED_OVER = ("request", "warcinfo")
 """Records that nobody expects a document in."""
 
@@ -56,7 +57,9 @@ def read_pages(path: Path, longest: int, error_pages: bool, passed_over: Counter
     from fastwarc.warc import ArchiveIterator
 
     where = label_of(path)
-    records = ArchiveIterator(cast(Any, _Stream(read_pieces(path, where))), parse_http=False)
+    # Lines of headers may end without a carriage return, as in ClueWeb09.
+    stream = cast(Any, _Stream(read_pieces(path, where)))
+    records = ArchiveIterator(stream, parse_http=False, quirks_mode=True)
     while True:
         try:
             record = next(records, None)
@@ -66,6 +69,8 @@ def read_pages(path: Path, longest: int, error_pages: bool, passed_over: Counter
         except OSError as error:
             raise MexmaError(f"{where} is damaged or no WARC: {error}") from None
         name = str(record.headers.get("WARC-Target-URI") or record.record_id)
+        if name.startswith("<") and name.endswith(">"):  # as WARC 1.0 and wget write it
+            name = name[1:-1]
         if len(block) < min(record.content_length, longest + _HEADERS):
             raise MexmaError(f"{where} is cut short, in {name}", "fetch it again")
         of = str(record.record_type).rpartition(".")[2]

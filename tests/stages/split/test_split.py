@@ -237,6 +237,56 @@ def test_a_file_whose_name_is_not_utf8(tmp_path: Path, out: Path) -> None:
     assert rows(out.with_suffix(".docs"))[0][0].endswith(".txt")
 
 
+@pytest.mark.parametrize("kind", ["warc", "tmx", "jsonl"])
+def test_a_text_that_begins_as_another_kind_is_refused_by_its_option(
+    kind: str, tmp_path: Path, out: Path
+) -> None:
+    begins = {
+        "warc": "WARC/1.0\r\nWARC-Type: response\r\n",
+        "tmx": "<tmx><header/><body>",
+        "jsonl": f'{{"text": "{ONE}"}}\n',
+    }
+    (tmp_path / "a").write_text(begins[kind])
+    with pytest.raises(MexmaError, match=f"a begins as {kind.upper()}$") as caught:
+        run(tmp_path / "a", to=out)
+    assert caught.value.hint and caught.value.hint.startswith(f"--format {kind}")
+    if kind == "jsonl":
+        run(tmp_path / "a", to=out, format="jsonl")
+        assert out.read_text("utf-8") == f"{ONE}\n"
+
+
+def test_lines_of_a_wrapped_text_without_spaces_between_words(tmp_path: Path, out: Path) -> None:
+    text = "我们昨天去了河边的\n老房子。他们坐火车\r\n 去了 Berlin\n和巴黎。\n\n第三句话在这里结束。\n"
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    run(tmp_path / "a.txt", to=out, language="zho_Hans", document="blank", off=("language",))
+    assert out.read_text("utf-8").splitlines() == [
+        "我们昨天去了河边的老房子。",
+        "他们坐火车去了 Berlin 和巴黎。",
+        "第三句话在这里结束。",
+    ]
+    place = rows(out.with_name("fra.docs"))[0]
+    assert place[1:] == ["0", "14"], "the line end is in the document"
+
+
+def test_wrapped_lines_of_a_page_with_markup_in_paragraphs(tmp_path: Path, out: Path) -> None:
+    pytest.importorskip("trafilatura")
+    halves = f"{ONE[:16]}\n   <b>{ONE[16:20]}</b>{ONE[20:]}<br>"
+    lines = "".join(f"<p>\n{halves.replace('maison', f'maison numéro {n}')}</p>" for n in range(9))
+    (tmp_path / "a.html").write_text(f"<html><body><article>{lines}</article></body></html>")
+    run(tmp_path / "a.html", to=out)
+    assert out.read_text("utf-8").splitlines() == [
+        ONE.replace("maison", f"maison numéro {n}") for n in range(9)
+    ]
+
+
+def test_no_break_spaces_between_all_words_are_spaces_to_the_splitter(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "a.txt").write_text(
+        f"{ONE} {TWO}".replace(" ", "\u00a0") + f"\n{ONE}\u00a0: «\u00a0{TWO}\u00a0»\n"
+    )
+    run(tmp_path / "a.txt", to=out, off=("duplicate",))
+    assert out.read_text("utf-8").splitlines()[:2] == [ONE, TWO]
+
+
 def test_html_is_taken_out_of_text(tmp_path: Path, out: Path) -> None:
     text = (
         f"<p class='a'>{ONE[:9]}<b>{ONE[9:]}</b></p><div>{TWO}<br/>Si a &lt; b, je t&rsquo;aime &lt;3.</div>"

@@ -92,6 +92,23 @@ def test_what_http_did_to_pages_is_undone(tmp_path: Path, out: Path) -> None:
     assert sentences_by_document(out) == dict.fromkeys(names, SENTENCES)
 
 
+def test_records_of_other_crawlers(tmp_path: Path, out: Path) -> None:
+    html = f"{OK}\nContent-Type: text/html"
+    clueweb = record("clueweb", PAGE.encode(), html).replace(b"WARC/1.0\r\n", b"WARC/0.18\n")
+    head, _, block = clueweb.partition(b"\r\n\r\n")
+    warc = [
+        head.replace(b"\r\n", b"\n").replace(b"/clueweb", b"/\xff") + b"\n\n" + block,
+        record("wget", PAGE.encode(), html).replace(b"http://x/wget", b"<http://x/wget>"),
+        record("no-charset", PAGE.encode("cp1252"), html),
+        record("gzip-not-said", gzip.compress(PAGE.encode()), html),
+    ]
+    (tmp_path / "a.warc").write_bytes(b"".join(warc))
+    run(tmp_path / "a.warc", to=out, off=("duplicate", "boilerplate"))
+    found = sentences_by_document(out)
+    assert list(found)[1:] == ["wget", "no-charset", "gzip-not-said"] and len(found) == 4
+    assert all(sentences == SENTENCES for sentences in found.values())
+
+
 def test_wet_is_text(tmp_path: Path, out: Path) -> None:
     text = f"Accueil du site\n{ONE}\n{TWO}".encode()
     records = [
