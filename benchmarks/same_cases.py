@@ -231,7 +231,7 @@ CASES: dict[str, str] = {
     """,
     "embed-tiny": f"""
         embed {TINY} --lang spa text/few.spa -o embed-tiny/spa.emb
-        embed {TINY} --lang eng text/few.eng -o embed-tiny/eng.emb --pooling mean --prefix 'query: '
+        embed {TINY} --lang eng text/few.eng -o embed-tiny/eng.emb --pooling mean --prompt 'query: '
         embed {TINY} --lang eng text/dirty.txt -o embed-tiny/eng.emb --overwrite --max-tokens 9
         embed --model text/tiny --dtype bf16 text/few.eng -o embed-tiny/bf16.emb
     """,

@@ -102,7 +102,7 @@ def command(
     Examples:
       mexma embed --lang fra corpus.fr.txt
       zcat *.gz | mexma embed --lang eng - -o english.emb
-      mexma embed --model intfloat/multilingual-e5-base --prefix 'query: ' --lang deu corpus.de.txt
+      mexma embed --model intfloat/multilingual-e5-base --prompt 'query: ' --lang deu corpus.de.txt
       parallel mexma embed corpus.txt --shard {}/8 ::: {1..8}
       torchrun --nproc-per-node 4 -m mexma_cli embed corpus.txt
     """

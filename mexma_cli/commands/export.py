@@ -48,7 +48,9 @@ def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
     if output.exists() and any(output.iterdir()) and not (overwrite or (output / CHECKSUMS).is_file()):
         raise click.UsageError(f"{output} is there already: --overwrite makes it anew.")
     make_parent(output)
-    SentenceEncoder.load(encoder, "cpu").save(output, SHORT_NAMES[dtype], replace=overwrite)
+    SentenceEncoder.load(encoder, "cpu", max_tokens="encoder").save(
+        output, SHORT_NAMES[dtype], replace=overwrite
+    )
     if is_only_ours(output):
         log.info(
             "%s: words are embedded by their n-grams, which needs mexma: "

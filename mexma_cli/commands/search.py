@@ -25,6 +25,7 @@ from mexma_cli.commands.options import (
     json_lines_option,
     no_verify_option,
     result_option,
+    section,
 )
 from mexma_cli.commands.setting_options import options_of
 from mexma_cli.mining.margin import MARGINS
@@ -57,6 +58,11 @@ TYPED_TOP = 5
     metavar="N",
     help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
+@section("Encoder options")(
+    "--query-prompt",
+    metavar="NAME|TEXT",
+    help="As --prompt, for queries alone.  [default: that of --prompt]",
+)
 @options_of(ScoreSettings)
 @json_lines_option
 @result_option
@@ -66,6 +72,7 @@ def command(
     inputs: tuple[Path, ...],
     query: str | None,
     top: int | None,
+    query_prompt: str | None,
     settings: ScoreSettings,
     as_json: bool,
     output: Path | None,
@@ -102,17 +109,20 @@ def command(
                 "-k is the size of neighbourhoods, and --query has none; to print "
                 f"{settings.k} sentences: -n {settings.k}"
             )
-        _typed(inputs[0], query, top or TYPED_TOP, output, as_json, encoder)
+        asked = encoder if query_prompt is None else encoder.but(prompt=query_prompt)
+        _typed(inputs[0], query, top or TYPED_TOP, output, as_json, asked)
         return
     top = top or 1
     check_inputs(inputs)
+    if query_prompt is not None and is_store(inputs[0]):
+        raise click.UsageError(f"--query-prompt is for a text; {inputs[0]} is embedded already.")
     from mexma_cli.stages.search.search import hit_lines, search
     from mexma_cli.text.writing import only_process, write_chunks
 
     outputs = tsv_outputs(output, inputs, or_json=True)
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
-        queries, target = opened(stack, inputs, encoder)
+        queries, target = opened(stack, inputs, encoder, prompts=[query_prompt, None])
         bar = progress_bar(stack, "searching")
         hits = search(queries, target, settings, top=top, on_progress=bar)
         replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, as_json))

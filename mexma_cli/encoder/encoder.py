@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xxhash
@@ -81,7 +82,7 @@ class SentenceEncoder:
             </s> are kept.
         ngrams: Embeds words without a token by their letter n-grams; None: as their pieces.
         prefix: Text before every sentence, such as `query: `.
-        prompts: The prompts of sentence-transformers by name, which `save` writes.
+        prompts: The prompts of sentence-transformers by name, which `save` writes (`prompted`).
         languages: FLORES-200 codes of the languages in its model card; () if unknown.
         trained: Training pairs and dev errors of its languages, as far as its folder has them.
         precision: Of `embed`: `float32`, `bfloat16` or `float16`. On a processor, sums, residuals and norms
@@ -118,6 +119,7 @@ class SentenceEncoder:
         self.ngrams = ngrams
         self.prefix = ""
         self.prompts: Mapping[str, str] = {}
+        self._kept: int | None = None
         self.languages: tuple[str, ...] = ()
         self.trained: Mapping[str, trained.Trained] = {}
         self.precision = "float32"
@@ -136,7 +138,7 @@ class SentenceEncoder:
         attention: str = "auto",
         *,
         pooling: Pooling | None = None,
-        max_tokens: int | None = None,
+        max_tokens: int | Literal["encoder"] | None = None,
         trust_remote_code: bool = False,
         code_revision: str | None = None,
     ) -> SentenceEncoder:
@@ -151,7 +153,8 @@ class SentenceEncoder:
                 device has instructions for it, else float32 on a processor and float16 on a GPU; float32 for
                 a bag of embeddings such as `mini` on a processor.
             pooling: In place of the folder's own.
-            max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds.
+            max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds, and
+                `encoder` is that limit itself.
             trust_remote_code: Run the Python code that the folder has, if it has any; from the hub only at
                 a commit that is named.
             code_revision: The commit of code that the folder names on another page of the hub.
@@ -160,7 +163,7 @@ class SentenceEncoder:
             MexmaError: No such encoder, not an encoder's folder, a module that neither mexma nor an installed
                 sentence-transformers supports, or a device that this machine does not have.
         """
-        if max_tokens is not None and max_tokens < 2:
+        if isinstance(max_tokens, int) and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
         if isinstance(name_or_path, Path):
             name_or_path = os.path.join(".", name_or_path)
@@ -171,7 +174,7 @@ class SentenceEncoder:
             model, pieces, own = checkpoint.read(file)
             if pooling not in (None, own):
                 raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")
-            length = min(max_tokens or MAX_TOKENS, pieces.max_tokens)
+            length = _length(name, max_tokens, pieces.max_tokens)
             return cls(name, model, pieces, own, max_tokens=length)._placed(device, dtype, attention)
         where = locate(name_or_path, trust_remote_code)
         name = pinned(name, where)
@@ -194,7 +197,12 @@ class SentenceEncoder:
 
     @classmethod
     def _of_folder(
-        cls, name: str, where: Path, pooling: Pooling | None, max_tokens: int | None, trust_remote_code: bool
+        cls,
+        name: str,
+        where: Path,
+        pooling: Pooling | None,
+        max_tokens: int | Literal["encoder"] | None,
+        trust_remote_code: bool,
     ) -> SentenceEncoder:
         """An encoder that mexma computes, or runs as transformers has it.
 
@@ -305,8 +313,49 @@ class SentenceEncoder:
     @property
     def dim(self) -> int:
         """Length of a sentence vector."""
+        return self._kept or self._full_dim
+
+    @property
+    def _full_dim(self) -> int:
         layers = self._dense()
         return layers[-1].linear.out_features if layers else self.transformer.config.hidden_size
+
+    def truncate(self, dim: int | None) -> None:
+        """Keep the first `dim` numbers of vectors, as sentence-transformers' `truncate_dim`; None: all.
+
+        They are not normalised again.
+
+        Raises:
+            MexmaError: There are fewer.
+        """
+        if dim is not None and not 1 <= dim <= self._full_dim:
+            raise MexmaError(f"{self.name!r} has vectors of {self._full_dim} numbers, and not of {dim}")
+        self._kept = None if dim == self._full_dim else dim
+
+    def prompted(self, prompt: str | None, task: str | None = None) -> str:
+        """The text to put before a sentence (`prefix`).
+
+        Args:
+            prompt: The name of one of `prompts`, or a text; None: the encoder's `prefix`.
+            task: Stands for `{task}` in it.
+
+        Raises:
+            MexmaError: There is no prompt of that name, or one of `{task}` and the task is missing.
+        """
+        text = self.prefix if prompt is None else self.prompts.get(prompt, prompt)
+        if prompt is not None and prompt not in self.prompts and re.fullmatch(r"[\w-]+", prompt):
+            raise MexmaError(
+                f"{self.name!r} has no prompt of the name {prompt!r}",
+                f"it has {', '.join(self.prompts) or 'none'}; a text ends with a colon, a space or the like",
+            )
+        if task is None and "{task}" in text:
+            raise MexmaError(f"the prompt {text!r} is for a task", "say which one: --task TEXT")
+        if task is not None and "{task}" not in text:
+            raise MexmaError(
+                f"the prompt {text!r} has no {{task}} in it, for which --task would stand",
+                r"name one that has: --prompt $'Instruct: {task}\nQuery: '",
+            )
+        return text.replace("{task}", task or "")
 
     def _dense(self) -> list[Dense]:
         if not self._modules:
@@ -318,6 +367,10 @@ class SentenceEncoder:
     @property
     def normalised(self) -> bool:
         """Whether `embed` returns unit vectors."""
+        return self._normalises and self._kept is None
+
+    @property
+    def _normalises(self) -> bool:
         if isinstance(self.transformer, LibraryModel):
             return self.transformer.normalised
         return bool(self._modules) and self.modules[-1] not in self._dense()
@@ -328,10 +381,10 @@ class SentenceEncoder:
         Raises:
             MexmaError: sentence-transformers runs the encoder, with all of its modules.
         """
-        if self.normalised and not self._modules:
+        if self._normalises and not self._modules:
             raise MexmaError(f"{self.name!r} is run by sentence-transformers, its Normalize included")
-        if self.normalised:
-            self._fingerprint = xxhash.xxh3_128_hexdigest(f"{self.fingerprint} without Normalize".encode())
+        if self._normalises:
+            self._fingerprint = xxhash.xxh3_128_hexdigest(f"{self._whole()} without Normalize".encode())
             del self.modules[-1]
 
     @property
@@ -365,12 +418,17 @@ class SentenceEncoder:
 
         The prefix is left out, so that queries and passages can be compared.
         """
+        whole = self._whole()
+        return xxhash.xxh3_128_hexdigest(f"{whole} {self._kept}".encode()) if self._kept else whole
+
+    def _whole(self) -> str:
+        """The fingerprint of whole vectors."""
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
             _hash_weights(digest, self.transformer.stored or self.transformer.weights)
             self.fast_tokenizer.hash_into(digest)
             pooling = "cls" if self.pooling == "pooler" else self.pooling  # a pooler is one of the modules
-            digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            digest.update(f"{pooling} {self._normalises} {self.max_tokens}".encode())
             digest.update(self.transformer.settings.encode())
             if self.fast_tokenizer.keeps_end:
                 digest.update(b" of the end")
@@ -472,7 +530,7 @@ class SentenceEncoder:
             some = sentences[start : start + SENTENCES_PER_BUFFER]
             tokens, extra = self.inputs(some)
             for rows, found in self._embedded(some, tokens, extra):
-                vectors[start + rows] = found
+                vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
                     on_progress(len(rows), sum(len(tokens[row]) for row in rows))
         return vectors
@@ -554,11 +612,11 @@ class SentenceEncoder:
     def finish(self, pooled: np.ndarray) -> np.ndarray:
         """Apply the modules to pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
         if not self._modules:
-            return pooled
+            return pooled[:, : self.dim]
         import torch
 
         with torch.inference_mode():
-            return self.modules(torch.from_numpy(pooled)).numpy()
+            return self.modules(torch.from_numpy(pooled)).numpy()[:, : self.dim]
 
     def check_packs(self, what: str) -> None:
         """Refuse an encoder that embeds sentences of equal length at a time, for what needs packed ones.
@@ -665,8 +723,10 @@ class SentenceEncoder:
         return stored
 
 
-def _length(name: str, wanted: int | None, limit: int) -> int:
+def _length(name: str, wanted: int | Literal["encoder"] | None, limit: int) -> int:
     """The tokens that sentences of the encoder `name` are cut to, of which it takes `limit` at most."""
+    if wanted == "encoder":
+        return limit
     if wanted is not None and wanted > limit:
         log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, wanted)
     return min(wanted or MAX_TOKENS, limit)

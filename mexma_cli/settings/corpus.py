@@ -24,6 +24,7 @@ class RunEncoder(EncoderChoice):
 
     model: str = BUNDLED
     trust_remote_code: ClassVar[bool] = False  # type: ignore[misc]
+    code_revision: ClassVar[None] = None  # type: ignore[misc]
 
 
 class RunSplitting(SplitSettings):

@@ -44,12 +44,17 @@ class EncoderChoice(Section):
     """Precision. auto: bf16 where the device has instructions for it, else fp32 (fp16 on a GPU)."""
     pooling: Annotated[Pooling | None, Option(_SECTION, unset=_OWN)] = None
     """How token states become the sentence vector."""
-    max_tokens: Annotated[int | None, Option(_SECTION, "N", unset="200, or the encoder's limit if lower")] = (
-        Field(default=None, ge=3)
-    )
-    """Cut sentences to so many tokens."""
-    prefix: Annotated[str | None, Option(_SECTION, "TEXT", unset=_OWN)] = None
-    """Text before every sentence: 'query: ' for multilingual-e5."""
+    max_tokens: Annotated[
+        Annotated[int, Field(ge=3)] | Literal["encoder"] | None,
+        Option(_SECTION, "N|encoder", unset="200, or the encoder's limit if lower; in eval: encoder"),
+    ] = None
+    """Cut sentences to so many tokens; encoder: to as many as it takes."""
+    prompt: Annotated[str | None, Option(_SECTION, "NAME|TEXT", unset=_OWN)] = None
+    """Text before every sentence ('query: ' for multilingual-e5), or the name of a prompt of the encoder."""
+    task: Annotated[str | None, Option(_SECTION, "TEXT", unset="none")] = None
+    """What stands for {task} in the prompt of an instruct encoder."""
+    dim: Annotated[int | None, Option(_SECTION, "N", unset="all")] = Field(default=None, ge=1)
+    """Keep the first N numbers of a vector, for encoders that are trained for it (Matryoshka)."""
     trust_remote_code: Annotated[bool, Option(_SECTION)] = False
     """Run Python code from the encoder's folder, or from the hub at a --revision."""
     code_revision: Annotated[str | None, Option(_SECTION, "COMMIT", unset="none: such code is refused")] = (

@@ -11,20 +11,29 @@ log = logging.getLogger(__name__)
 
 RAW_FINGERPRINT = "unknown"
 """Encoder fingerprint of a store that was made from raw vectors."""
-_ADVICE = "embed both texts with the same --model, --pooling and --max-tokens"
+_ADVICE = "embed both texts with the same --model, --pooling, --max-tokens and --dim"
 _RAW_ADVICE = "vectors from `mexma convert` can be compared with others from there, and with no text"
 
 
-def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
+def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts: bool = False) -> None:
     """Refuse stores whose vectors do not live in one space.
 
+    Args:
+        any_prompts: They may have been embedded with different prompts, as queries and passages.
+
     Raises:
-        MexmaError: naming both dimensions or both encoders.
+        MexmaError: naming both dimensions, both encoders or both prompts.
     """
+    if source.manifest.encoder == target.manifest.encoder and source.dim != target.dim:
+        raise _of_other_dimensions(source, target)
     check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
     if source.dim != target.dim:
+        raise _of_other_dimensions(source, target)
+    if source.manifest.prefix != target.manifest.prefix and not any_prompts:
+        said = [f"{store.manifest.prefix!r} for {store.path}" for store in (source, target)]
         raise MexmaError(
-            f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+            f"different prompts: {', '.join(said)}",
+            "embed both texts with the same --prompt; `mexma search` takes queries and passages",
         )
     if source.manifest.clean != target.manifest.clean:
         both = (source, target) if source.manifest.clean else (target, source)
@@ -32,6 +41,12 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
             "%s was embedded with --clean and %s was not: translations may be further apart",
             *(store.path for store in both),
         )
+
+
+def _of_other_dimensions(source: EmbeddingStore, target: EmbeddingStore) -> MexmaError:
+    return MexmaError(
+        f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+    )
 
 
 def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: str) -> None:

@@ -199,7 +199,7 @@ def test_prefix_pooling_cleaning_and_precision_are_kept(tiny_encoder: Path, tmp_
     corpus.write_text("“Oui”…\n")
     plain.write_text('query: "Oui"...\n')
     options = ("--pooling", "mean", "--dtype", "fp32", "--store-dtype", "float32", "--lang", "fr")
-    ok(embed(tiny_encoder, corpus, "--prefix", "query: ", "--clean", *options))
+    ok(embed(tiny_encoder, corpus, "--prompt", "query: ", "--clean", *options))
     store = EmbeddingStore.open(corpus.with_suffix(".emb"))
     manifest = store.manifest
     said = (manifest.prefix, manifest.pooling, manifest.clean, manifest.precision)
@@ -212,23 +212,23 @@ def test_prefix_pooling_cleaning_and_precision_are_kept(tiny_encoder: Path, tmp_
 
 def test_a_query_is_embedded_as_the_store_was(tiny_encoder: Path, corpus: Path) -> None:
     """Without --model a store's encoder, pooling and prefix are taken for what is compared with it."""
-    ok(embed(tiny_encoder, corpus, "--prefix", "passage: ", "--pooling", "mean", "--dtype", "fp32"))
+    ok(embed(tiny_encoder, corpus, "--prompt", "passage: ", "--pooling", "mean", "--dtype", "fp32"))
     sentence = corpus.read_text().splitlines()[2]
     options = ["search", "--query", sentence, "-n", "1", "--dtype", "fp32", str(corpus.with_suffix(".emb"))]
     done = ok(run(*options))
     score, _, found = done.stdout.rstrip("\n").split("\t")
     assert found == sentence
     assert float(score) == pytest.approx(1, abs=1e-3)
-    done = run(*options, "--prefix", "query: ")
+    done = run(*options, "--prompt", "query: ")
     assert float(done.stdout.split("\t")[0]) < 0.9999
     both = [str(corpus.with_suffix(".emb"))] * 2
-    fails(run("mine", *both, "--prefix", "query: "), 2, "--prefix is for texts")
+    fails(run("mine", *both, "--prompt", "query: "), 2, "--prompt is for texts")
 
 
 def test_a_query_with_another_limit_is_told_which_options_count(tiny_encoder: Path, corpus: Path) -> None:
     ok(embed(tiny_encoder, corpus, "--max-tokens", "9"))
     options = ["search", "--query", "Oui", str(corpus.with_suffix(".emb"))]
-    fails(run(*options), 1, "different encoders", "same --model, --pooling and --max-tokens")
+    fails(run(*options), 1, "different encoders", "same --model, --pooling, --max-tokens and --dim")
     ok(run(*options, "--max-tokens", "9"))
 
 

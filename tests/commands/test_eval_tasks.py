@@ -238,7 +238,7 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     put(tmp_path, {"XNLI-MT-1.0/multinli.train.en.tsv": "\n".join(["premise\thypo\tlabel", *rows])})
     model = ("--model", tiny_encoder)
     fails(run("xnli", tmp_path, *model), 1, "no xnli.test.tsv or xnli.test.jsonl")
-    for ignored in (("--max-tokens", 64), ("--pooling", "mean"), ("--prefix", "query: ")):
+    for ignored in (("--max-tokens", 64), ("--pooling", "mean"), ("--prompt", "query: ")):
         refused = run("xnli", tmp_path, *model, *ignored)
         assert refused.exit_code == 2 and f"{ignored[0]} is for sentences" in refused.stderr
     assert run("xnli", tmp_path, *model, "--seed", -1).exit_code == 2

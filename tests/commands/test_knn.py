@@ -74,7 +74,7 @@ def test_the_same_again_is_no_work(texts: tuple[Path, Path], tiny_encoder: Path,
         "hint: run `mexma knn` again, with --overwrite",
     )
     ok(run("knn", *stores, "-k", "3", "-o", output, "--overwrite"))
-    ok(run("embed", texts[0], "--model", tiny_encoder, "--overwrite", "--prefix", "a "))
+    ok(run("embed", texts[0], "--model", tiny_encoder, "--overwrite", "--store-dtype", "float32"))
     assert f"search: {fra} was made anew\n" in run("knn", *stores, "-k", "3", "-o", output).stderr
 
 

@@ -107,8 +107,9 @@ def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEn
     known = {
         "model": choice.model or manifest.encoder,
         "pooling": choice.pooling or manifest.pooling,
-        "prefix": manifest.prefix if choice.prefix is None else choice.prefix,
     }
     loaded = load_encoder(choice.model_copy(update=known), manifest.normalised)
+    if choice.prompt is None:
+        loaded.prefix = manifest.prefix
     decomposer.check(loaded.name, loaded.fingerprint, "the text")
     return loaded

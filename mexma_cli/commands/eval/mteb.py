@@ -26,7 +26,7 @@ def command(session: Session, tasks: str) -> Result:
 
     mteb downloads its data from huggingface.co. A task without data is named and left out, and so is its
     mean. Results are kept in --cache, so the same command continues a stopped run. Prompts of tasks are not
-    used; --prefix is.
+    used; --prompt is.
 
     \b
     Examples:

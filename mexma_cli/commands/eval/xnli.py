@@ -19,7 +19,7 @@ PAIRS = "for sentences; here pairs are read, as the paper does it."
     "XNLI",
     "accuracy after fine-tuning on English, percent",
     "MultiNLI and XNLI",
-    refuses=dict.fromkeys(("pooling", "max_tokens", "prefix"), PAIRS),
+    refuses=dict.fromkeys(("pooling", "max_tokens", "prompt", "task", "dim"), PAIRS),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @options_of(FineTuning)

@@ -34,6 +34,8 @@ _COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "voca
 _COUNTS += ["max_position_embeddings", "num_attention_heads", *_LAYERS]
 _COUNTS += ["dim", "hidden_dim", "n_heads", "d_model", "encoder_ffn_dim", "encoder_attention_heads"]
 _MOST_LAYERS = 1000
+_NO_LIMIT = 1 << 40
+"""A tokeniser that states a larger limit states none."""
 _FETCHING = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal"}
 _FETCHING |= {"experts_implementation", "quantization_config", "fusion_config"}
 """Keys of config.json for which transformers fetches code from another page of the hub, as for `auto_map`."""
@@ -381,7 +383,8 @@ def write_settings(
 
     The transformer is stored without a pooler, and is made there without one.
     """
-    limit: dict[str, Any] = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    stated = None if max_tokens > _NO_LIMIT else max_tokens
+    limit: dict[str, Any] = {"max_seq_length": stated, "do_lower_case": lower_case}
     config = read_json_object(where / "config.json") or {}
     family = FAMILIES.get(str(config.get("model_type")))
     if "auto_map" not in config and (family is None or family.is_bert):  # own code may not know it

@@ -164,14 +164,15 @@ def _errors(encoder: SentenceEncoder, codes: Iterable[str]) -> dict[str, float]:
 
 
 def at_work(encoder: SentenceEncoder) -> str:
-    """Where and in what an encoder computes: ``cpu (2 threads), bfloat16``."""
+    """Where and in what an encoder computes: ``cpu (2 threads), float32``."""
     if not encoder.on_cpu:
         import torch
 
         place = f"{encoder.device} ({torch.cuda.get_device_name(encoder.device)})"
     else:
         place = f"cpu ({counted(threads(), 'thread')})"
-    return f"{place}, {encoder.precision}"
+    near = "" if encoder.precision == "float32" else ": near float32's vectors, not the same (--dtype fp32)"
+    return f"{place}, {encoder.precision}{near}"
 
 
 class _Embedding:

@@ -57,10 +57,10 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
         trust_remote_code=choice.trust_remote_code,
         code_revision=choice.code_revision,
     )
-    if choice.prefix is not None:
-        encoder.prefix = choice.prefix
     if not normalised:
         encoder.keep_lengths()
+    encoder.prefix = encoder.prompted(choice.prompt, choice.task)
+    encoder.truncate(choice.dim)
     return encoder
 
 
@@ -87,10 +87,15 @@ def load_encoder_of(
         choice = choice.but(
             model=_on_this_machine(first.encoder, choice),
             pooling=choice.pooling or cast("Pooling", first.pooling),
-            prefix=first.prefix if choice.prefix is None else choice.prefix,
         )
-        encoder = load_encoder(choice, first.normalised)
+        encoder = load_encoder(choice)
         encoder.name = first.encoder
+        if choice.prompt is None:
+            encoder.prefix = first.prefix
+        if choice.dim is None and first.dim < encoder.dim:
+            encoder.truncate(first.dim)
+        if not first.normalised and encoder.fingerprint != first.fingerprint:
+            encoder.keep_lengths()
     else:
         encoder = load_encoder(choice) if isinstance(choice, EncoderChoice) else choice
     for store in filter(None, stores):
@@ -165,6 +170,7 @@ def open_inputs(
     languages: Sequence[str] | None = None,
     aligned: bool = False,
     on_progress: Progress | None = None,
+    prompts: Sequence[str | None] = (),
 ) -> list[EmbeddingStore]:
     """The inputs as stores; texts are embedded into a folder that goes when the stack is closed.
 
@@ -176,6 +182,7 @@ def open_inputs(
         languages: FLORES-200 codes, one a path.
         aligned: The first two inputs must have as many lines as one another.
         on_progress: Called with the lines embedded so far and the lines in all texts.
+        prompts: For texts that have others than `encoder` says, one a path: as `EncoderChoice.prompt`.
 
     Raises:
         MexmaError: An input that is missing, damaged, of another encoder, or not aligned.
@@ -196,11 +203,16 @@ def open_inputs(
                 "line n of one must be the translation of line n of the other",
             )
     if texts:
+        from mexma_cli.encoder.encoder import SentenceEncoder
         from mexma_cli.settings.embed import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
         from mexma_cli.text.temporary import temporary_space
 
-        loaded = load_encoder_of(stores, encoder, "the text")
+        task = None if isinstance(encoder, SentenceEncoder) else encoder.task
+        others = {place: prompt for place, prompt in enumerate(prompts) if prompt is not None}
+        own = encoder if isinstance(encoder, SentenceEncoder) or not others else encoder.but(task=None)
+        loaded = load_encoder_of(stores, own, "the text")
+        usual = loaded.prefix
         log.info("embedding on %s", at_work(loaded))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         settings = EmbedSettings(clean=any(store is not None and store.manifest.clean for store in stores))
@@ -213,6 +225,7 @@ def open_inputs(
             log.info(
                 "embedding %s into a temporary folder; `mexma embed` makes a store that stays", text.label
             )
+            loaded.prefix = loaded.prompted(others[place], task) if place in others else usual
             with temporary_space():
                 output = folder / f"{place}.emb"
                 made = stores[place] = embed_file(loaded, text, output, options, on_progress=progress)

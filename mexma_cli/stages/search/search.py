@@ -67,7 +67,7 @@ def search(
     Raises:
         MexmaError: the stores are of different encoders or dimensions, or damaged.
     """
-    check_comparable(queries, target)
+    check_comparable(queries, target, any_prompts=True)
     keep_queries, _ = filter_rows(queries)
     keep_target, counts = filter_rows(target)
     width = max(settings.k, top)
