@@ -48,10 +48,19 @@ class Characters:
         """int64 [N]."""
 
     @cached_property
+    def text(self) -> str:
+        """All sentences, with the line ends."""
+        return "\n".join(self._sentences) + "\n"
+
+    @cached_property
     def points(self) -> np.ndarray:
         """Code points, uint32 [characters and line ends]."""
-        text = "\n".join(self._sentences) + "\n"
-        return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        return np.frombuffer(self.text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+    @cached_property
+    def unusual(self) -> np.ndarray:
+        """The places of all characters but the visible ones of ASCII and spaces, int64."""
+        return np.flatnonzero((self.points < ord(" ")) | (self.points > ord("~")))
 
     @cached_property
     def kinds(self) -> np.ndarray:
@@ -66,6 +75,24 @@ class Characters:
         counts = np.bincount(keys, minlength=size).reshape(-1, KINDS)
         counts[:, SPACE] -= 1
         return counts
+
+    def containing(self, *strings: str) -> list[int]:
+        """The sentences that have one of some short strings in them, in order."""
+        found: set[int] = set()
+        ends = np.cumsum(self.lengths + 1)
+        for string in strings:
+            place = self.text.find(string)
+            while place >= 0:
+                row = int(np.searchsorted(ends, place, side="right"))
+                found.add(row)
+                place = self.text.find(string, int(ends[row]))
+        return sorted(found)
+
+    def having(self, places: np.ndarray) -> np.ndarray:
+        """Whether each sentence has one of some characters, named by their places, bool [N]."""
+        found = np.zeros(len(self.lengths), dtype=bool)
+        found[self.rows(places)] = True
+        return found
 
     def rows(self, places: np.ndarray) -> np.ndarray:
         """The sentences that characters are in, by their places."""

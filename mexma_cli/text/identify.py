@@ -82,7 +82,7 @@ class Py3Langid:
             np.asarray(model.tk_row, dtype=np.int32),
             np.asarray(model.tk_output, dtype=np.int32),
         )
-        self._weights = np.ascontiguousarray(model.nb_ptc, dtype=np.float32)
+        self._weights = np.asarray(model.nb_ptc, dtype=np.float16).view(np.uint16)
         self._prior = np.asarray(model.nb_pc, dtype=np.float32)
         self._labels = [iso3(label) for label in model.nb_classes]
         self._same = [

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from mexma_cli.text.characters import Characters
 from mexma_cli.text.markup import without_entities, without_tags
 from mexma_cli.text.normalise import normal_form
 from mexma_cli.text.pages import decode_page
@@ -56,9 +57,9 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
     for place, text in enumerate(found):
         if ("&" in text or "<" in text) and not keep_html:
             found[place] = _without_html(text, repaired)
-    for place in np.flatnonzero(may_be_mojibake(found)).tolist():
+    for place in np.flatnonzero(may_be_mojibake(Characters(found))).tolist():
         change("mojibake", place, _without_mojibake(found[place]))
-    for place in np.flatnonzero(_marks(found, mojibake=False)).tolist():
+    for place in np.flatnonzero(_has_control(Characters(found))).tolist():
         change("control", place, found[place].translate(_MAP))
     for place, text in enumerate(found):
         if not unicodedata.is_normalized("NFC", text):
@@ -88,7 +89,7 @@ def _without_mojibake(text: str) -> str:
 
     config = TextFixerConfig(unescape_html=False, normalization=None, explain=False)
     lines = text.split("\n")
-    for place in np.flatnonzero(may_be_mojibake(lines)).tolist():
+    for place in np.flatnonzero(may_be_mojibake(Characters(lines))).tolist():
         lines[place] = fix_encoding(lines[place], config)
     return "\n".join(lines)
 
@@ -101,30 +102,24 @@ def is_mojibake(text: str) -> bool:
     return any(found[0].isalpha() for found in BADNESS_RE.findall(text))
 
 
-def may_be_mojibake(texts: Sequence[str]) -> np.ndarray:
+def may_be_mojibake(texts: Characters) -> np.ndarray:
     """Which texts may have mojibake, bool [N].
 
     All mojibake has a first byte of UTF-8 and then a second one, both read in one of the encodings that ftfy
     knows, or a control character. That is much faster to look for than what ftfy looks for, and is in little
     else.
     """
-    return _marks(texts, mojibake=True)
-
-
-def _marks(texts: Sequence[str], mojibake: bool) -> np.ndarray:
-    """As `may_be_mojibake`, or else which texts have characters of `_MAP`."""
-    joined = "\n".join(texts).encode("utf-32-le", "surrogatepass")
-    points = np.frombuffer(joined, dtype=np.uint32)
     first, second = _bits()
-    marks = first[points]
-    found = (marks & np.uint16(_CONTROL)) > 0
-    if mojibake:
-        found[:-1] |= (marks[:-1] & second[points[1:]]) > 0
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    rows = np.searchsorted(np.cumsum(lengths + 1), np.flatnonzero(found), side="right")
-    chosen = np.zeros(len(texts), dtype=bool)
-    chosen[rows[rows < len(texts)]] = True
-    return chosen
+    places = texts.unusual
+    marks = first[texts.points[places]]
+    begins = (marks & second[texts.points[np.minimum(places + 1, len(texts.points) - 1)]]) > 0
+    return texts.having(places[begins | ((marks & np.uint16(_CONTROL)) > 0)])
+
+
+def _has_control(texts: Characters) -> np.ndarray:
+    """Which texts have characters of `_MAP`, bool [N]."""
+    places = texts.unusual
+    return texts.having(places[(_bits()[0][texts.points[places]] & np.uint16(_CONTROL)) > 0])
 
 
 @lru_cache(maxsize=1)

@@ -341,26 +341,44 @@ def _long_word(sentences: Sequence[str], found: Characters, limit: float) -> np.
 
 
 def _repeated_characters(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
-    changes = np.flatnonzero(found.points[1:] != found.points[:-1])
-    runs = np.diff(changes, prepend=-1)
-    return found.rows(changes[(runs > limit) & (found.kinds[changes] != SPACE)])
+    same = int(limit)  # characters that equal the one before them, of a run that is too long
+    places = np.flatnonzero(found.points[1:] == found.points[:-1]) + 1 if same else np.arange(len(found.points))
+    runs = places[same - 1 :][places[same - 1 :] - places[: len(places) - same + 1] == same - 1] if same else places
+    return found.rows(runs[found.kinds[runs] != SPACE])
 
 
 def _repeated_words(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
     broken = []
-    for row in np.flatnonzero(found.counts[:, SPACE] >= _WORDS_THAT_REPEAT - 1).tolist():
+    for row in np.flatnonzero(_may_repeat_words(found, limit)).tolist():
         words = sentences[row].split()
         if len(words) >= _WORDS_THAT_REPEAT and len(set(words)) < limit * len(words):
             broken.append(row)
     return np.array(broken, dtype=np.int64)
 
 
+def _may_repeat_words(found: Characters, limit: float) -> np.ndarray:
+    """Sentences with enough words, of which perhaps too few are different, bool [N].
+
+    A word has one of 64 bits, and equal words have the same: there are never more bits than words.
+    """
+    spaces = np.flatnonzero(found.kinds == SPACE)
+    starts = np.searchsorted(spaces, np.cumsum(found.lengths + 1) - 1 - found.lengths)
+    sums = np.diff(np.cumsum(found.points, dtype=np.uint64)[spaces], prepend=np.uint64(0))
+    sums -= found.points[spaces]
+    bits = np.uint64(1) << (sums * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(58))
+    bits[sums == 0] = 0
+    different = np.bitwise_count(np.bitwise_or.reduceat(bits, starts))
+    words = np.add.reduceat(sums > 0, starts, dtype=np.int64)
+    few = (different < limit * words) | (found.counts[:, BROKEN] > 0)  # some of these are between words, too
+    return few & (found.counts[:, SPACE] >= _WORDS_THAT_REPEAT - 1)
+
+
 def _matching(pattern: re.Pattern[str], *needed: str) -> _Breaks:
     """Sentences that match; each that does has one of the strings `needed`."""
 
     def matching(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
-        rows = (row for row, text in enumerate(sentences) if any(one in text for one in needed))
-        return np.array([row for row in rows if pattern.search(sentences[row])], dtype=np.int64)
+        rows = (row for row in found.containing(*needed) if pattern.search(sentences[row]))
+        return np.fromiter(rows, dtype=np.int64)
 
     return matching
 
@@ -371,7 +389,7 @@ _mojibake = _matching(_MOJIBAKE, "Â", "Ã", "â€", "Ð", "ï")
 def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
     broken = found.counts[:, BROKEN] > 0
     broken[_mojibake(sentences, found, limit)] = True
-    for row in np.flatnonzero(may_be_mojibake(sentences) & ~broken).tolist():
+    for row in np.flatnonzero(may_be_mojibake(found) & ~broken).tolist():
         broken[row] = is_mojibake(sentences[row])
     return broken
 
