@@ -341,9 +341,12 @@ def _long_word(sentences: Sequence[str], found: Characters, limit: float) -> np.
 
 
 def _repeated_characters(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
-    same = int(limit)  # characters that equal the one before them, of a run that is too long
-    places = np.flatnonzero(found.points[1:] == found.points[:-1]) + 1 if same else np.arange(len(found.points))
-    runs = places[same - 1 :][places[same - 1 :] - places[: len(places) - same + 1] == same - 1] if same else places
+    again = int(limit)  # characters, of a run that is too long, that equal the one before them
+    runs = np.arange(len(found.points))
+    if again:
+        places = np.flatnonzero(found.points[1:] == found.points[:-1]) + 1
+        last = places[again - 1 :]
+        runs = last[last - places[: len(last)] == again - 1]
     return found.rows(runs[found.kinds[runs] != SPACE])
 
 

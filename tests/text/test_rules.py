@@ -215,3 +215,20 @@ def test_a_chinese_character_is_three_letters() -> None:
     ):
         codes = PairRules({"ratio": 1.35}, scripts).codes(*pair)
         assert [NAMES[code] for code in codes] == ["" if kept else "ratio"]
+
+
+def test_repetition_is_found_next_to_the_limit() -> None:
+    rules = SentenceRules({"repeated-characters": 3, "repeated-words": 0.5})
+    sentences = [
+        "Nooo",
+        "Noooo",
+        "",
+        "so so",
+        "ab " * 9 + "c",
+        "ab " * 5 + "c d e f g",
+        "\u3000".join("ababababab"),
+    ]
+    found = [NAMES[code] for code in rules.codes(sentences).tolist()]
+    assert found == ["", "repeated-characters", "", "", "repeated-words", "", "repeated-words"]
+    assert NAMES[rules.codes(["aa"])[0]] == ""
+    assert NAMES[SentenceRules({"repeated-characters": 0}).codes(["a"])[0]] == "repeated-characters"
