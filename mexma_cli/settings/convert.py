@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mexma_cli.settings.embed import StoreType
 from mexma_cli.settings.section import Option, Section
+
+RawType = Literal["float16", "float32"]
 
 
 class ConvertSettings(Section):
@@ -15,5 +16,5 @@ class ConvertSettings(Section):
 
     dim: Annotated[int | None, Option(metavar="N")] = Field(default=None, ge=1)
     """Dimension of a raw file (LASER: 1024)."""
-    dtype: Annotated[StoreType, Option()] = "float32"
+    dtype: Annotated[RawType, Option()] = "float32"
     """Type of the numbers in the file of vectors."""

@@ -20,14 +20,14 @@ class ArrayWriter:
 
     Args:
         file: An open binary file at its start.
-        dtype: Type of the values as stored.
+        dtype: Type of the values as stored, which may be records.
         width: Columns, or None for a flat array.
     """
 
     HEADER = 128
     """Bytes before the data; fixed, so that it can be written again when the number of rows is known."""
 
-    def __init__(self, file: IO[bytes], dtype: str, width: int | None = None) -> None:
+    def __init__(self, file: IO[bytes], dtype: Any, width: int | None = None) -> None:
         self._file, self._dtype, self._width = file, np.dtype(dtype), width
         self.rows = 0
         self._write_header()
@@ -46,12 +46,12 @@ class ArrayWriter:
 
     def _write_header(self) -> None:
         shape = (self.rows,) if self._width is None else (self.rows, self._width)
-        entries = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        entries = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
         text = repr(entries).ljust(self.HEADER - 11) + "\n"
         self._file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii"))
 
 
-def file_size(rows: int, dtype: str, width: int | None = None) -> int:
+def file_size(rows: int, dtype: Any, width: int | None = None) -> int:
     """Bytes of a file that `ArrayWriter` wrote."""
     return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
 
@@ -107,7 +107,7 @@ def load_array(path: Path, mode: Literal["r"] | None = None) -> np.ndarray:
     return array
 
 
-def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndarray:
+def mapped(path: Path, shape: tuple[int, ...], dtype: Any, hint: str) -> np.ndarray:
     """The array in a file, memory-mapped.
 
     Raises:
@@ -141,8 +141,8 @@ def new_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.memmap(path, dtype, "r+", shape=shape)
 
 
-def rows_of(path: Path, dtype: str, width: int, rows: tuple[int, int], hint: str) -> np.ndarray:
-    """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width].
+def rows_of(path: Path, dtype: Any, width: int | None, rows: tuple[int, int], hint: str) -> np.ndarray:
+    """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width], or [n] of a flat array.
 
     They are read, not mapped: mapped pages count as this process's memory, and a mapped file that is cut
     short ends the process.
@@ -150,11 +150,11 @@ def rows_of(path: Path, dtype: str, width: int, rows: tuple[int, int], hint: str
     Raises:
         MexmaError: The file has become shorter.
     """
-    count = (rows[1] - rows[0]) * width
+    count = (rows[1] - rows[0]) * (1 if width is None else width)
     values = np.fromfile(path, dtype, count, offset=file_size(rows[0], dtype, width))
     if len(values) != count:
         raise cut_short(path, hint)
-    return values.reshape(rows[1] - rows[0], width)
+    return values if width is None else values.reshape(rows[1] - rows[0], width)
 
 
 def cut_short(path: Path, hint: str) -> MexmaError:

@@ -23,6 +23,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, WORK, Names, check_own, fingerprint, read_manifest, remove
 from mexma_cli.settings.embed import StoreType
 from mexma_cli.store.arrays import check_is_file, file_size
+from mexma_cli.store.quantised import file_type
 from mexma_cli.text.names import OTHER_FORMATS
 
 FORMAT_VERSION = 2
@@ -261,12 +262,13 @@ def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
         check_is_file(path, AGAIN)
         size = path.stat().st_size
         if file is shard.vectors:
-            header = file_size(0, dtype, dim)
-            found = max(0, size - header) // (file_size(1, dtype, dim) - header)
-            if size != file_size(shard.rows, dtype, dim):
+            kind = file_type(dtype, dim)
+            header, wanted = file_size(0, *kind), file_size(shard.rows, *kind)
+            found = max(0, size - header) // (file_size(1, *kind) - header)
+            if size != wanted:
                 raise MexmaError(
                     f"{path} is damaged: the manifest says {shard.rows:,} rows, the file has {found:,} "
-                    f"({size:,} bytes instead of {file_size(shard.rows, dtype, dim):,})",
+                    f"({size:,} bytes instead of {wanted:,})",
                     AGAIN,
                 )
         elif size != file.bytes:

@@ -21,6 +21,7 @@ from mexma_cli.store.layout import (
     files_of,
     has_store_files,
 )
+from mexma_cli.store.quantised import as_vectors, file_type
 from mexma_cli.store.shard import read_lines, read_rows
 
 
@@ -94,7 +95,7 @@ class EmbeddingStore:
         files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
         for index in np.unique(np.searchsorted(self._offsets, rows, side="right") - 1).tolist():
             self._check(index)
-        return read_rows(files, rows, EmbeddingSettings.of(self.manifest)).astype(np.float32)
+        return read_rows(files, rows, EmbeddingSettings.of(self.manifest))
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """All vectors in order, float32 [at most `rows`, dim] at a time."""
@@ -171,14 +172,16 @@ class EmbeddingStore:
         """Some rows of a shard."""
         self._check(index)
         path, manifest = self.path / self.manifest.shards[index].vectors.name, self.manifest
-        return rows_of(path, manifest.dtype, self.dim, (first, last), AGAIN)
+        return as_vectors(rows_of(path, *file_type(manifest.dtype, self.dim), (first, last), AGAIN))
 
     def _check(self, index: int) -> None:
         """Before a shard's vectors are read for the first time, see that they are what was written."""
         if index not in self._checked:
             shard = self.manifest.shards[index]
             self.check_file(shard.vectors)
-            mapped(self.path / shard.vectors.name, (shard.rows, self.dim), self.manifest.dtype, AGAIN)
+            kind, width = file_type(self.manifest.dtype, self.dim)
+            shape = (shard.rows,) if width is None else (shard.rows, width)
+            mapped(self.path / shard.vectors.name, shape, kind, AGAIN)
             self._checked.add(index)
 
 

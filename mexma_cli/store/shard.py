@@ -16,6 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fsync_file, whole_file
 from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
+from mexma_cli.store.quantised import as_vectors, file_type
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
 from mexma_cli.text.lines import is_blank
 
@@ -52,7 +53,7 @@ def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
 
 
 def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:
-    """Some rows of a store as they are stored: `dtype` [n, dim].
+    """Some rows of a store, float32 [n, dim].
 
     Args:
         files: Vector files, each with its first row, in order.
@@ -61,16 +62,17 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
     Raises:
         MexmaError: A file is too short.
     """
-    found = np.empty((len(rows), settings.dim), settings.dtype)
+    kind, width = file_type(settings.dtype, settings.dim)
+    found = np.empty((len(rows), kind.itemsize * (width or 1)), np.uint8)
     places = np.searchsorted([first for first, _ in files], rows, side="right") - 1
     for index in np.unique(places):
         first, path = files[index]
         with path.open("rb", buffering=0) as file:
             for at in np.flatnonzero(places == index):
-                file.seek(file_size(int(rows[at]) - first, settings.dtype, settings.dim))
+                file.seek(file_size(int(rows[at]) - first, kind, width))
                 if file.readinto(found[at].data) != found[at].nbytes:
                     raise cut_short(path, AGAIN)
-    return found
+    return as_vectors(found.view(kind) if width else found.view(kind)[:, 0])
 
 
 def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
@@ -107,7 +109,7 @@ class OpenShard:
         self._lines_path = folder / lines_name(index) if with_sentences else None
         self.rows = self.truncated = self.empty = self.duplicates = 0
         self._files = [self._vectors_path.open("wb")]
-        self._array = ArrayWriter(self._files[0], settings.dtype, settings.dim)
+        self._array = ArrayWriter(self._files[0], *file_type(settings.dtype, settings.dim))
         if self._lines_path:
             self._files.append(self._lines_path.open("wb"))
             self._packer = zstandard.ZstdCompressor(level=3, write_checksum=True).compressobj()

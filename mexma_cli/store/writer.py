@@ -42,6 +42,7 @@ from mexma_cli.store.layout import (
     files_of,
     sweep,
 )
+from mexma_cli.store.quantised import as_stored, fits
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
 
@@ -225,7 +226,7 @@ class EmbeddingWriter:
                     self._close_shard()
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Vectors that were written before, as they are stored: `dtype` [n, dim].
+        """Vectors that were written before, float32 [n, dim]: written again, they are stored as they are.
 
         Args:
             rows: int64 [n], of this source, below `rows_done`.
@@ -378,17 +379,15 @@ class EmbeddingWriter:
         self._mark()
 
     def _as_stored(self, vectors: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            stored = np.asarray(vectors).astype(self._settings.dtype)
-        good = np.isfinite(stored).all(axis=1)
-        if stored.dtype == np.float16:
-            good &= stored.any(axis=1) | ~np.asarray(vectors).any(axis=1)
+        stored = as_stored(vectors, self._settings.dtype)
+        good = fits(vectors, stored)
         if not good.all():
             row = int(np.argmin(good))
             line = self._first_line + self.rows_done + row
             if np.isfinite(vectors[row]).all():
                 raise MexmaError(
-                    f"the vector of line {line} does not fit float16", "use --store-dtype float32"
+                    f"the vector of line {line} does not fit {self._settings.dtype}",
+                    "use --store-dtype float32",
                 )
             raise MexmaError(f"the vector of line {line} is not a number", "compute in fp32: --dtype fp32")
         return stored

@@ -16,6 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays
 from mexma_cli.store.arrays import unverified
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.quantised import as_stored, as_vectors
 from tests.stores import content, embedding_writer, flip, full_disk
 
 ROWS, DIM, SHARD = 23, 8, 5
@@ -66,7 +67,7 @@ def test_round_trip(dtype: str, tmp_path: Path) -> None:
     assert not (tmp_path / "a.emb.partial").exists()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_rows_are_read_back_while_it_is_written(dtype: str, tmp_path: Path) -> None:
     """From whole shards and the open one, in any order, more than once, with no row lost by it."""
     rows = np.array([13, 0, 5, 5, 12, 3, 8, 4, 7])
@@ -74,11 +75,12 @@ def test_rows_are_read_back_while_it_is_written(dtype: str, tmp_path: Path) -> N
         out.write(VECTORS[:10], None)
         out.write(VECTORS[10:14], None)
         found = out.stored(rows)
-        assert found.dtype == np.dtype(dtype)
-        np.testing.assert_array_equal(found, VECTORS[rows].astype(dtype))
+        expected = as_vectors(as_stored(VECTORS, dtype))
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, expected[rows])
         assert out.stored(np.empty(0, np.int64)).shape == (0, DIM)
         store = out.finish(truncated=0, empty=0)
-    np.testing.assert_array_equal(store.vectors(0, 14), VECTORS[:14].astype(dtype).astype(np.float32))
+    np.testing.assert_array_equal(store.vectors(0, 14), expected[:14])
 
 
 @pytest.mark.parametrize("stop", [5, 6, 12, 20, 22])
