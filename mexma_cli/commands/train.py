@@ -15,11 +15,13 @@ import click
 from mexma_cli.commands.completion import RECIPE
 from mexma_cli.commands.options import json_option, plugin_option, set_option
 from mexma_cli.commands.progress import follow, progress
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.settings.training import Phase, Recipe
+    from mexma_cli.stages.train.estimate import TrainingEstimate
     from mexma_cli.training.distributed import Processes
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,11 @@ SHORT = {
     metavar="N",
     help="With --nproc-per-node: restarts from the last checkpoint after a process died, at most.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the resolved recipe, and what it takes: parameters, memory, tokens, operations, GPU hours.",
+)
 def command(
     recipe: str,
     overrides: tuple[str, ...],
@@ -63,6 +70,7 @@ def command(
     resume: bool,
     processes: int | None,
     restarts: int,
+    dry_run: bool,
 ) -> None:
     """Train an encoder from a recipe, and print its folder.
 
@@ -79,6 +87,7 @@ def command(
       mexma train my.yaml --set trainer.steps=2000 --set run=runs/longer
       mexma train my.yaml --resume
       mexma train my.yaml --nproc-per-node 8
+      mexma train 81langs --nproc-per-node 8 --dry-run
       mexma train my.yaml --plugin my_loss.py
     """
     from mexma_cli.settings.decompose import DecomposeRecipe
@@ -90,6 +99,11 @@ def command(
     for plugin in plugins:
         load_plugin(plugin)
     settings = load_any(recipe, overrides)
+    if dry_run:
+        _print_estimate(settings, processes or int(os.environ.get("WORLD_SIZE", "1")), as_json)
+        return
+    if "WORLD_SIZE" not in os.environ:
+        _check_text(settings, resume)
     if isinstance(settings, DecomposeRecipe):
         from mexma_cli.commands.train_decompose import train_decomposer
 
@@ -118,6 +132,74 @@ def command(
     arguments += ["--resume"] * resume + ["--json"] * as_json
     hint = "--resume goes on from the last checkpoint"
     sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
+
+
+def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
+    """Refuse to begin without the text or the stores, before torch is loaded, which takes a while.
+
+    A run that goes on has its text already.
+    """
+    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.stages.prepare.corpora import bitexts_of
+    from mexma_cli.stages.train.run_folder import RECIPE as KEPT
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+    if resume and (Path(settings.run) / KEPT).is_file():
+        return
+    if not isinstance(settings, DecomposeRecipe):
+        bitexts_of(settings.data)
+        return
+    for source, target in settings.data.paths():
+        if not source.exists() and not target.exists():
+            EmbeddingStore.open(source)
+
+
+def _print_estimate(settings: Recipe | DecomposeRecipe, processes: int, as_json: bool) -> None:
+    """Print the recipe, and behind # what it takes; text that is missing makes it an error."""
+    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.stages.prepare.corpora import bitexts_of
+    from mexma_cli.stages.train.estimate import as_numbers, estimate
+
+    if isinstance(settings, DecomposeRecipe):
+        raise click.UsageError("--dry-run is for recipes that train an encoder; a decomposer takes minutes.")
+    found = estimate(settings, processes)
+    if as_json:
+        recipe = settings.model_dump(mode="json", by_alias=True)
+        click.echo(json.dumps({"recipe": recipe, "estimate": as_numbers(found)}, ensure_ascii=False))
+    else:
+        click.echo(settings.to_yaml())
+        for line in estimate_lines(found):
+            click.echo(f"# {line}".rstrip())
+    if not found.prepared:
+        bitexts_of(settings.data)
+
+
+def estimate_lines(found: TrainingEstimate) -> list[str]:
+    """An estimate in words: a line a phase and figure."""
+    from mexma_cli.stages.train.estimate import EFFICIENCY, PEAKS
+
+    lines = []
+    for phase in found.phases:
+        beside = f", and {phase.frozen / 1e6:,.1f} million that are not trained" if phase.frozen else ""
+        hours = ", ".join(f"{_about(hours)} of an {name}" for name, hours in phase.gpu_hours.items())
+        rows = [
+            ("parameters", f"{phase.trained / 1e6:,.1f} million in training{beside}"),
+            ("memory", f"{size(phase.memory)} on each of {counted(found.processes, 'GPU')}, about"),
+            ("steps", f"{phase.steps:,} of {phase.pairs_per_step:,} pairs: {phase.pairs:,} pairs"),
+            ("tokens", f"{phase.tokens / 1e9:,.2f} billion through encoder and heads"),
+            ("operations", f"{phase.operations:.2e}; {phase.forward / 1e9:,.1f} billion a pair forward"),
+            ("GPU hours", f"{hours}, at {EFFICIENCY:.0%} of its peak"),
+        ]
+        lines += [f"phase {phase.phase}", *(f"  {name:<11}{value}" for name, value in rows)]
+    lines += [f"phase {name}: its objective is not counted" for name in found.uncounted]
+    where = f"measured on {found.prepared:,} prepared pairs" if found.measured else "assumed"
+    peaks = ", ".join(f"{name} {peak / 1e12:.0f}" for name, peak in PEAKS.items())
+    lines.append(f"tokens a sentence: {found.length:.1f}, {where}; peaks: {peaks} TFLOPS, bfloat16")
+    return lines
+
+
+def _about(hours: float) -> str:
+    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.2g} h"
 
 
 def _print_trained(finished: Path, run: str, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
+from mexma_cli.settings.work import Pass, Shape, Work
 
 
 class InfoNceSettings(ObjectiveSettings):
@@ -30,6 +31,11 @@ class RankingSettings(InfoNceSettings):
     """forward: rank targets for each source (as in DAP); both: also sources for each target."""
     projection: Literal["none", "tanh"] = "none"
     """none: compare sentence vectors; tanh: compare tanh(W h + b) of them, which is not exported."""
+
+    def work(self, shape: Shape) -> Work:
+        """Both sides."""
+        projection = shape.width**2 + shape.width if self.projection == "tanh" else 0
+        return Work((Pass(shape, 2),), heads=projection)
 
 
 def check_shares(mask_share: float, random_share: float) -> None:

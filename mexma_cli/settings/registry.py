@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.section import Section
+from mexma_cli.settings.work import Shape, Work
 
 _SYSTEMS = "mexma_cli.objectives"
 _registered: dict[str, type[Registered]] = {}
@@ -64,6 +65,10 @@ class Registered(Section):
 
 class ObjectiveSettings(Registered):
     """Settings of an objective that trains an encoder on pairs of sentences (`objectives.base.Objective`)."""
+
+    def work(self, shape: Shape) -> Work | None:
+        """What a step computes with an encoder of this shape; None where nobody has counted it."""
+        return None
 
 
 class DecomposerSettings(Registered):

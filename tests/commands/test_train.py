@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.numerics import devices
-from tests.command import fails, ok, run
+from mexma_cli.settings.load import load
+from tests.command import fails, ok, run, write
 from tests.examples import tiny_recipe
 
 
@@ -149,3 +152,39 @@ def test_token_embeddings_do_not_overwrite_an_encoder(recipe: Path, tiny_encoder
 
 def test_no_recipe_is_wrong_usage() -> None:
     fails(run("train"), 2, "RECIPE")
+
+
+def test_a_dry_run_prints_the_recipe_and_what_it_takes(recipe: Path, tmp_path: Path) -> None:
+    keys = ["--set", "objective={name: contrastive}", "--set", "trainer.accumulate=1"]
+    said = ok(run("train", recipe, *keys, "--nproc-per-node", "3", "--dry-run"))
+    assert "phase train" in said.stdout and "steps      3 of 12 pairs: 36 pairs" in said.stdout
+    assert "tokens a sentence: 32.0, assumed" in said.stdout
+    assert not (tmp_path / "run").exists() and not (tmp_path / "data").exists()
+    again = write(tmp_path / "again.yaml", said.stdout)  # what it takes is a comment
+    numbers = json.loads(ok(run("train", again, "--dry-run", "--json")).stdout)
+    assert numbers["recipe"] == load(again).model_dump(mode="json", by_alias=True)
+    assert numbers["estimate"]["phases"][0]["pairs"] == 12
+    ok(run("prepare", again))
+    measured = json.loads(ok(run("train", again, "--dry-run", "--json")).stdout)["estimate"]
+    assert measured["prepared"] == 8 and measured["measured"] and 3 < measured["length"] < 32
+    (tmp_path / "pairs.tsv").unlink()
+    ok(run("train", again, "--dry-run"))
+    bag = ok(run("train", again, "--set", "objective={name: bag}", "--dry-run"))
+    assert "phase train: its objective is not counted" in bag.stdout
+
+
+def test_missing_text_is_said_before_torch_is_loaded(recipe: Path) -> None:
+    """It took 40 seconds where the libraries came first."""
+    code = (
+        "import sys\n"
+        "from mexma_cli.main import cli\n"
+        "try:\n"
+        "    cli(sys.argv[1:])\n"
+        "finally:\n"
+        "    assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    for flags in ([], ["--nproc-per-node", "2"]):
+        arguments = ["train", str(recipe), "--set", "data.root=/no/such/folder", *flags]
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+        assert done.returncode == 1 and "Assertion" not in done.stderr, done.stderr
+        assert "/no/such/folder" in done.stderr

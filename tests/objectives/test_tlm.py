@@ -70,7 +70,7 @@ def test_the_loss_is_the_checkpoints_own_at_masked_tokens(
     objective = objective_of(folder, str(folder))
     views = views_of(objective, sentences)
     terms = objective(views)
-    assert set(terms) == set(objective.weights) and objective.weights["tlm"] == 0.1
+    assert set(terms) == set(objective.weights) and objective.weights["tlm"] == 1.0
     _, masked = views.split()
     model = AutoModelForMaskedLM.from_pretrained(folder).eval()
     logits = np.empty((len(masked.input_ids), model.config.vocab_size))
@@ -92,6 +92,12 @@ def test_an_untrained_head_where_there_is_no_checkpoint(
     assert float(fresh.tlm.head.bias.detach().abs().max()) == 0
     weights = fresh.tlm.head.dense.weight.detach()
     assert 0.2 < float(weights.std()) < 0.4  # the configuration's 0.3
+    scaled = objective_of(tiny_encoder, None, output_scale=0.25)
+    sentences_views = views_of(scaled, sentences)
+    assert torch.equal(scaled.tlm.head.norm.weight, torch.full_like(scaled.tlm.head.norm.weight, 0.25))
+    losses = [float(one(sentences_views)["tlm"].detach()) for one in (scaled, fresh)]
+    guessing = np.log(fresh.encoder.model.config.vocab_size)
+    assert abs(losses[0] - guessing) < abs(losses[1] - guessing) / 3
     without = objective_of(tiny_encoder, str(tiny_encoder))
     assert "has no masked-LM head" in caplog.text
     assert torch.isfinite(without(views_of(without, sentences))["tlm"])

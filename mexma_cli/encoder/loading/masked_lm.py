@@ -31,13 +31,19 @@ class VocabularyHead(nn.Module):
         self.dense, self.activation, self.norm, self.bias = dense, activation, norm, bias
 
     @classmethod
-    def fresh(cls, config: PreTrainedConfig) -> VocabularyHead:
-        """An untrained head: weights are normal with the config's `initializer_range`, biases zero."""
+    def fresh(cls, config: PreTrainedConfig, output_scale: float = 1.0) -> VocabularyHead:
+        """An untrained head: weights are normal with the config's `initializer_range`, biases zero.
+
+        Args:
+            output_scale: Of the LayerNorm, so that the first logits are not large where word embeddings are
+                long.
+        """
         width = config.hidden_size
         dense = nn.Linear(width, width)
         nn.init.normal_(dense.weight, std=config.initializer_range)
         nn.init.zeros_(dense.bias)
         norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        nn.init.constant_(norm.weight, output_scale)
         return cls(dense, ACT2FN["gelu"], norm, nn.Parameter(torch.zeros(config.vocab_size)))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from mexma_cli.settings.registry import ObjectiveSettings, objective
+from mexma_cli.settings.work import Pass, Shape, Work
 
 
 @objective("clft", "mexma_cli.objectives.clft.loss:Clft")
@@ -17,3 +18,9 @@ class ClftSettings(ObjectiveSettings):
     teacher: str | None = None
     """Name or folder of the teacher, of any tokeniser and width. null: the encoder at the start of the
     phase."""
+
+    def work(self, shape: Shape) -> Work | None:
+        """Both sides, and the target by the frozen copy; another teacher's shape is not known here."""
+        if self.teacher is not None:
+            return None
+        return Work((Pass(shape, 2), Pass(shape, 1, trained=False)), frozen=shape.parameters)

@@ -31,7 +31,7 @@ class Contrastive(TranslationRanking):
         if settings.tlm is not None:
             tlm = settings.tlm
             self.masking = Masking(tlm.masking, tlm.mask_share, tlm.random_share)
-            self.tlm = TranslationLM(encoder, start)
+            self.tlm = TranslationLM(encoder, start, tlm.output_scale)
             self.weights = {**self.weights, "tlm": tlm.weight}
 
     @classmethod

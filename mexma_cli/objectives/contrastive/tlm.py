@@ -23,12 +23,13 @@ class TranslationLM(nn.Module):
     Args:
         encoder: The encoder that is trained.
         start: Masked-LM checkpoint that the head is taken from; None: it starts untrained.
+        output_scale: Of an untrained head (`VocabularyHead.fresh`).
     """
 
-    def __init__(self, encoder: SentenceEncoder, start: str | None) -> None:
+    def __init__(self, encoder: SentenceEncoder, start: str | None, output_scale: float) -> None:
         super().__init__()
         config = encoder.model.config
-        self.head = VocabularyHead.fresh(config) if start is None else load_masked_lm(start)[1]
+        self.head = VocabularyHead.fresh(config, output_scale) if start is None else load_masked_lm(start)[1]
 
     def forward(self, states: torch.Tensor, words: torch.Tensor, views: PairViews) -> torch.Tensor:
         """Mean cross-entropy over the masked tokens of all processes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from mexma_cli.objectives.shared_settings import RankingSettings
 from mexma_cli.settings.registry import objective
 from mexma_cli.settings.section import Section
+from mexma_cli.settings.work import Pass, Shape, Work
 
 
 class Rtl(Section):
@@ -16,7 +18,7 @@ class Rtl(Section):
     other."""
 
     weight: float = Field(1.0, gt=0)
-    """Weight of its loss: 1 in the paper, 0.1 in the released program."""
+    """Weight of its loss: 1 in the paper; 0.1 in the released program, with eight GPUs."""
     layers: int = Field(2, ge=1)
     """Layers of the head (the paper's K), taken from the end of the encoder's masked-LM checkpoint."""
     ratio: float = Field(1.0, gt=0, le=1)
@@ -33,3 +35,12 @@ class DapSettings(RankingSettings):
     projection: Literal["none", "tanh"] = "tanh"
     rtl: Rtl = Field(default_factory=lambda: Rtl.model_validate({}))
     """Representation translation learning."""
+
+    def work(self, shape: Shape) -> Work:
+        """Both sides, and RTL's head over both in one sequence."""
+        ranking, head = super().work(shape), replace(shape, layers=self.rtl.layers)
+        return Work(
+            (*ranking.passes, Pass(head, 1, 2)),
+            guessed=self.rtl.ratio,
+            heads=ranking.heads + head.parameters + shape.vocabulary_head,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -9,6 +10,7 @@ from pydantic import Field, model_validator
 from mexma_cli.objectives.shared_settings import InfoNceSettings, check_shares
 from mexma_cli.settings.registry import objective
 from mexma_cli.settings.section import Section
+from mexma_cli.settings.work import Pass, Shape, Work
 
 
 class Head(Section):
@@ -62,6 +64,16 @@ class MexmaSettings(InfoNceSettings):
     """Share of the chosen tokens that becomes a random token; the others stay."""
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
     """The head that predicts masked tokens; it is not exported."""
+
+    def work(self, shape: Shape) -> Work:
+        """Both sides clean and masked, or one of each; the head over the masked ones."""
+        masked = 2 if self.symmetric else 1
+        head = replace(shape, layers=self.head.layers, ffn=self.head.ffn)
+        return Work(
+            (Pass(shape, 2 * masked), Pass(head, masked)),
+            guessed=masked * self.masking,
+            heads=head.layers * head.of_layer + shape.vocabulary,
+        )
 
     @model_validator(mode="after")
     def _shares(self) -> MexmaSettings:

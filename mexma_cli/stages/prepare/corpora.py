@@ -177,6 +177,19 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
     return found, missing + _without_data(found, missing)
 
 
+def bitexts_of(data: Data) -> list[Bitext]:
+    """As `find_bitexts`, with nothing missing.
+
+    Raises:
+        MexmaError: Something is.
+    """
+    bitexts, missing = find_bitexts(data)
+    if missing:
+        more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
+        raise MexmaError(missing[0].message + more, missing[0].hint)
+    return bitexts
+
+
 def _check(corpus: Corpus, data: Data) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", corpus.name):
         raise MexmaError(f"corpus {corpus.name!r}: a name is letters, digits, `.`, `_` and `-`")

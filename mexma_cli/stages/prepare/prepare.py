@@ -30,7 +30,7 @@ from mexma_cli.files import (
 from mexma_cli.objectives.bag.vocabulary import Weighed
 from mexma_cli.settings.training import Data, Recipe
 from mexma_cli.stages.prepare.beside import Teacher
-from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
+from mexma_cli.stages.prepare.corpora import Bitext, bitexts_of
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
 from mexma_cli.stages.prepare.pool import language_pool, work_on
 from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
@@ -57,10 +57,7 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
         MexmaError: A file is missing or broken, a language unknown or without any data, no pair is left. All
             files are looked for before any work starts.
     """
-    bitexts, missing = find_bitexts(recipe.data)
-    if missing:
-        more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
-        raise MexmaError(missing[0].message + more, missing[0].hint)
+    bitexts = bitexts_of(recipe.data)
     tell = on_progress or (lambda done, bitexts, label: None)
     with ExitStack() as stack:
         preparation = _Preparation(recipe.data, bitexts, tell, workers, stack)

@@ -90,7 +90,7 @@ def train(
         for phase in recipe.phases:
             if not run_folder.finished(run, phase.name):
                 trained = True
-                trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
+                trainer = trainer_of(recipe, phase, encoder, stores, dev_score, processes)
                 step = trainer.resume()
                 on_phase(phase, step, encoder)
                 records = _log(run, phase, step, processes)
@@ -298,7 +298,7 @@ def _places(recipe: Recipe) -> list[tuple[Corpus, Path]]:
     ]
 
 
-def _trainer(
+def trainer_of(
     recipe: Recipe,
     phase: Phase,
     encoder: SentenceEncoder,
@@ -306,6 +306,7 @@ def _trainer(
     dev_score: DevScore | None,
     processes: Processes,
 ) -> Trainer:
+    """A phase at its first step, with the encoder that it begins with."""
     encoder.backend = _attention(recipe, phase, processes)
     # By folder, since corpora of different languages may have one name.
     repeats = {path: corpus.repeat for corpus, path in _places(recipe)}
