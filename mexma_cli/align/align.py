@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, steps_near_best, values
+from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, gains, steps_near_best, values
 from mexma_cli.knn.sides import dots
 from mexma_cli.numerics.threads import in_blocks
 from mexma_cli.settings.align import AlignSettings
@@ -41,9 +41,9 @@ class Alignment:
     An empty range on one side: nothing of the other document is the translation of this sentence.
 
     Attributes:
-        score: Their cosine without the documents' mean vectors: 0 is "no nearer than any two sentences of
-            these documents", 1 the most. A cosine above a background, as the margin `distance` is. 0 for a
-            sentence that is left alone.
+        score: Their cosine without the documents' mean vectors and a share of the sentences beside them: 0 is
+            "no nearer than any two sentences of these documents", 1 the most. A cosine above a background, as
+            the margin `distance` is. 0 for a sentence that is left alone.
     """
 
     source: range
@@ -60,6 +60,8 @@ _RUNS = 1 << 9  # whose vectors are made together: they stay in the processor's 
 _PASSES = 8  # over the vectors of runs, about
 _STEPS = 1 << 16  # steps whose runs are in memory together
 _PRIOR = 5  # sentences of mean zero that are counted into a document's mean
+_BESIDE = 3  # sentences before and after each that are its rivals
+_RIVAL = 0.05  # the share of each rival that is taken from a sentence
 
 
 def align(source: Side, target: Side, settings: AlignSettings = AlignSettings()) -> list[Alignment]:
@@ -87,25 +89,32 @@ class _Document:
     """A document whose runs have vectors without being embedded: the sums of its sentences' vectors.
 
     Attributes:
-        sums: float32 [n, d], vectors minus the document's mean, times their weights.
+        sums: float32 [n, d], vectors minus the document's mean and their rivals', times their weights.
         weights: float32 [n], roots of the lengths; 0 for empty sentences.
         ends: float64 [n + 1], characters before each sentence.
-        centre: float32 [d], the mean.
+        vectors: float32 [n, d], as they were; of no use where sentences are joined two by two.
     """
 
     sums: np.ndarray
     weights: np.ndarray
     ends: np.ndarray
-    centre: np.ndarray
+    vectors: np.ndarray
 
     @classmethod
     def of(cls, side: Side) -> _Document:
         has_vector = side.vectors.any(axis=1)
         centre = side.vectors.sum(axis=0) / np.float32(np.count_nonzero(has_vector) + _PRIOR)
         weights = np.where(has_vector, np.sqrt(side.lengths + 1), 0).astype(np.float32)
-        sums = side.vectors - centre
-        sums *= weights[:, None]
-        return cls(sums, weights, np.append(0.0, np.cumsum(side.lengths)), centre)
+        own = side.vectors - centre
+        own[~has_vector] = 0
+        rivals = np.zeros_like(own)
+        for away in range(1, _BESIDE + 1):
+            rivals[away:] += own[:-away]
+            rivals[:-away] += own[away:]
+        rivals *= np.float32(_RIVAL)
+        own -= rivals
+        own *= weights[:, None]
+        return cls(own, weights, np.append(0.0, np.cumsum(side.lengths)), side.vectors)
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -114,7 +123,7 @@ class _Document:
         """Each two sentences as one."""
         starts = np.arange(0, len(self), 2)
         sums, weights = (np.add.reduceat(part, starts, axis=0) for part in (self.sums, self.weights))
-        return _Document(sums, weights, self.ends[np.append(starts, len(self))], self.centre)
+        return _Document(sums, weights, self.ends[np.append(starts, len(self))], self.vectors)
 
     def norms(self, most: int) -> np.ndarray:
         """Lengths of the sums of the 1 to `most` sentences before each point, float32 [most, n + 1]; 0 where
@@ -133,31 +142,37 @@ class _Document:
         return np.sqrt(np.maximum(norms, 0)).astype(np.float32)
 
     def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs) -> np.ndarray:
-        """Unit vectors of runs, float32 [R, d], without the document's mean; of several sentences the mean
-        direction of their sum and of the embedded run."""
+        """Unit vectors of runs, float32 [R, d], without the document's mean and rivals; of several sentences
+        the mean direction of their sum and of the embedded run."""
         found, longer = np.empty((len(starts), self.sums.shape[1]), np.float32), sizes > 1
         if longer.any():
             found[longer] = runs(starts[longer], sizes[longer])
 
         def some(own: slice) -> None:
-            sums, weights = self._summed(starts[own], sizes[own])
-            both = np.flatnonzero(longer[own])
-            common = weights[both, None] * self.centre
-            embedded = found[own][both] * _norms(sums[both] + common) - common
+            first, count = starts[own], sizes[own]
+            sums, both = _summed(self.sums, first, count), np.flatnonzero(longer[own])
+            whole = _summed(self.vectors, first[both], count[both], self.weights)
+            embedded = found[own][both] * _norms(whole) - (whole - sums[both])
             sums[both] = _unit(sums[both]) + _unit(embedded)
             found[own] = _unit(sums)
 
         in_blocks(len(starts), _RUNS, some, found.size * _PASSES)
         return found
 
-    def _summed(self, starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The sums of runs, float32 [R, d], and of their weights, float32 [R]."""
-        sums, weights = self.sums[starts], self.weights[starts]
-        for place in range(1, int(sizes.max(initial=0))):
-            more = np.flatnonzero(sizes > place)
-            sums[more] += self.sums[starts[more] + place]
-            weights[more] += self.weights[starts[more] + place]
-        return sums, weights
+
+def _summed(
+    vectors: np.ndarray, starts: np.ndarray, sizes: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """The sums of runs of vectors, each times its weight, float32 [R, d]."""
+
+    def taken(rows: np.ndarray) -> np.ndarray:
+        return vectors[rows] if weights is None else vectors[rows] * weights[rows, None]
+
+    sums = taken(starts)
+    for place in range(1, int(sizes.max(initial=0))):
+        more = np.flatnonzero(sizes > place)
+        sums[more] += taken(starts[more] + place)
+    return sums
 
 
 class _Search:
@@ -185,8 +200,10 @@ class _Search:
         for document, norms, ends in zip(self._documents, self._norms, self._ends, strict=True):
             starts = np.arange(len(ends)) - np.arange(1, len(norms) + 1)[:, None]
             scales = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-            lengths = ends - ends[np.maximum(starts, 0)]
-            found.append(RunsBefore(document.sums, scales, lengths.astype(np.float32)))
+            lengths, worth = (
+                (upto - upto[np.maximum(starts, 0)]).astype(np.float32) for upto in (ends, _gains(ends))
+            )
+            found.append(RunsBefore(document.sums, scales, lengths, worth))
         return found[0], found[1]
 
     def path(self) -> np.ndarray:
@@ -199,8 +216,21 @@ class _Search:
 
     def worth(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
         """The values of steps with these cosines, float64 [E]."""
-        lengths = [end[steps[:, side + 2]] - end[steps[:, side]] for side, end in enumerate(self._ends)]
-        return np.where(_are_alone(steps), 0, values(cosines, *lengths))
+        both = [(end, _gains(end)) for end in self._ends]
+        lengths, worth = (
+            [own[k][steps[:, side + 2]] - own[k][steps[:, side]] for side, own in enumerate(both)]
+            for k in (0, 1)
+        )
+        return np.where(_are_alone(steps), 0, values(cosines, *lengths) + worth[0] + worth[1])
+
+
+def _gains(ends: np.ndarray) -> np.ndarray:
+    """The `gains` of all sentences before each point, float64 [n + 1].
+
+    Args:
+        ends: float64 [n + 1], the characters before each.
+    """
+    return np.append(0.0, np.cumsum(gains(np.diff(ends))))
 
 
 def _are_alone(steps: np.ndarray) -> np.ndarray:

@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-COSINE = 1.5
-LENGTHS = 0.95
-ALIGNED = 1.0
-"""Weights in the value of an alignment, and what it is worth to align at all; fitted, see docs/align.md."""
+COSINE = 1.0
+LENGTHS = 0.5
+ALIGNED = 2.0
+SENTENCE = 0.5
+"""Weights in the value of an alignment, what each is worth, and each sentence in it; fitted, see docs/align.md."""
+_SHORT = 10.0  # characters of a sentence that is worth all of SENTENCE; of fewer than half it costs something
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
 _ALONE = 1 << 18  # multiplications in a product of matrices for which the library wakes no threads
 _TALL = 8  # rows of such a product
@@ -25,8 +27,20 @@ Band = tuple[np.ndarray, np.ndarray, np.ndarray]
 """First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
 
 
+def gains(lengths: np.ndarray) -> np.ndarray:
+    """What it is worth that sentences are aligned, float64 [n].
+
+    Page numbers and marks of footnotes cost something: they are more often on one side only than sentences.
+
+    Args:
+        lengths: Their characters.
+    """
+    return np.asarray(SENTENCE * (2 * np.minimum(lengths / _SHORT, 1) - 1))
+
+
 def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) -> np.ndarray:
-    """What alignments add to their paths: log-odds against leaving the same sentences unaligned.
+    """What alignments add to their paths, but for the `gains` of their sentences: log-odds against leaving
+    the same sentences unaligned.
 
     Evidence grows with the root of the length: so does the number of standard deviations by which a mean
     over words differs from its expectation. The lengths differ by a random walk of as many steps (Gale and
@@ -55,17 +69,19 @@ class RunsBefore(NamedTuple):
         sums: float32 [n, d], a vector for each sentence; that of a run is their sum.
         scales: float32 [S, n + 1], one over the length of a run's vector; 0 where it has none.
         lengths: float32 [S, n + 1], characters.
+        gains: float32 [S, n + 1], the sums of their sentences' `gains`.
     """
 
     sums: np.ndarray
     scales: np.ndarray
     lengths: np.ndarray
+    gains: np.ndarray
 
     def backwards(self) -> RunsBefore:
         """The paths of the document in reverse order."""
         parts = (
             np.stack([np.roll(own[::-1], size) for size, own in enumerate(part, 1)])
-            for part in (self.scales, self.lengths)
+            for part in (self.scales, self.lengths, self.gains)
         )
         return RunsBefore(self.sums[::-1], *parts)
 
@@ -221,6 +237,8 @@ def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.nd
     cosines *= x.scales[:, rows].T[:, :, None, None]
     cosines *= y.scales[:, columns]
     worth = values(cosines, x.lengths[:, rows].T[:, :, None, None], y.lengths[:, columns])
+    worth += x.gains[:, rows].T[:, :, None, None]
+    worth += y.gains[:, columns]
     found = np.empty((count, 2 + most**2, width))
     found[:, :2], found[:, 2:] = -np.inf, worth.reshape(count, most**2, width)
     return found

@@ -130,7 +130,7 @@ def test_only_runs_in_doubt_are_asked_for_each_once() -> None:
 
 def test_one_sentence_against_many() -> None:
     random = np.random.default_rng(3)
-    vectors = random.standard_normal((10_000, 16)).astype(np.float32)
+    vectors = random.standard_normal((10_000, 64)).astype(np.float32)
     found = align(side(vectors[5000:5001]), side(vectors))
     covered(found, 1, 10_000)
     assert [one.target for one in found if one.source] == [range(5000, 5001)]
@@ -151,3 +151,19 @@ def test_blank_sentences_are_left_alone() -> None:
     blank = [one for one in align(source, target) if 4 in one.source or 7 in one.target]
     assert all(not one.source or not one.target for one in blank if len(one.source) + len(one.target) == 1)
     assert Alignment(range(4, 5), range(0, 0), 0.0).source in [one.source for one in blank]
+
+
+def test_page_numbers_and_lines_of_one_side_stay_alone() -> None:
+    source, target, gold = planted(np.random.default_rng(6), [(1, 1)] * 20)
+    random = np.random.default_rng(7)
+    at = [5, 11, 16]
+
+    def with_pages(own: np.ndarray, extra: np.ndarray) -> np.ndarray:
+        return np.insert(own, at, extra, axis=0)
+
+    pages = side(with_pages(source.vectors, unit(random.standard_normal((3, 64)))))
+    pages = replace(pages, lengths=with_pages(source.lengths, np.array([2, 3, 3])))
+    found = align(pages, target)
+    alone = [one.source.start for one in found if not one.target]
+    assert alone == [5, 12, 18]
+    assert [one.target for one in found if one.target] == [one.target for one in gold]

@@ -18,12 +18,14 @@ def runs(random: np.random.Generator, count: int, most: int) -> RunsBefore:
     """Those of made-up sentences, one in five without a vector."""
     sums = random.standard_normal((count, 5)) * (random.random((count, 1)) < 0.8)
     ends = np.append(0, np.cumsum(random.integers(0, 40, count)))
-    scales, lengths = np.zeros((2, most, count + 1), np.float32)
+    scales, lengths, worth = np.zeros((3, most, count + 1), np.float32)
+    gains = np.append(0, np.cumsum(paths.gains(np.diff(ends))))
     for size in range(1, min(most, count) + 1):
         norms = [np.linalg.norm(sums[end - size : end].sum(axis=0)) for end in range(size, count + 1)]
         scales[size - 1, size:] = [1 / norm if norm else 0 for norm in norms]
         lengths[size - 1, size:] = ends[size:] - ends[: len(ends) - size]
-    return RunsBefore(sums.astype(np.float32), scales, lengths)
+        worth[size - 1, size:] = gains[size:] - gains[: len(ends) - size]
+    return RunsBefore(sums.astype(np.float32), scales, lengths, worth)
 
 
 def narrow(random: np.random.Generator, n: int, m: int) -> Band:
@@ -50,6 +52,7 @@ def all_steps(x: RunsBefore, y: RunsBefore, band: Band) -> dict[Step, float]:
                 cosine = one @ other * x.scales[a - 1, i] * y.scales[b - 1, j]
                 numbers = cosine, x.lengths[a - 1, i], y.lengths[b - 1, j]
                 (value,) = paths.values(*(np.array([number], float) for number in numbers))
+                value += x.gains[a - 1, i] + y.gains[b - 1, j]
                 found[k, c, i, j] = value if a and b else 0.0
     return found
 
