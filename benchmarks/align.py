@@ -1,10 +1,11 @@
 """How good and how fast the alignment of documents is, beside Vecalign on the same vectors.
 
-    python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--long N]
+    python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--stress] [--long N]
 
-(DATA: ntrex128/, bible/ and stories/ below it; align/ with Bleualign's development set is measured too where
-it is there. FOLDER: a built checkout of github.com/thompsonb/vecalign.) Lines of news, Bible chapters and
-children's stories are merged, split, left out and added at random. Prints strict and lax F1 in percent, as
+(DATA: below it align/, with documents aligned by hand: ParIce's and Bleualign's development set; ntrex128/,
+bible/ and stories/. FOLDER: a built checkout of github.com/thompsonb/vecalign.) First come the documents that
+are aligned by hand. Then lines of news, Bible chapters and children's stories, merged, split, left out and
+added at random, as often as in those; with --stress far more often. Prints strict and lax F1 in percent, as
 `mexma eval align` has them; then the processor time from text to alignment, with Vecalign's the time to write
 its overlaps, to embed them with the same encoder and to align; with --long, that and the memory for two
 made-up documents of N sentences.
@@ -111,11 +112,21 @@ def halves(text: str, rng: np.random.Generator) -> list[str]:
     return [text[:cut], text[cut:].strip()]
 
 
-def disarranged(pairs: Sequence[Pair], foreign: Sequence[Pair], rng: np.random.Generator) -> Document:
-    """A document from pairs of lines.
+NAMES = ("same", "split", "merge 2", "merge 3", "cross", "leave out", "add", "add many")
+REAL = (0.72, 0.08, 0.08, 0.03, 0.05, 0.02, 0.015, 0.005)
+"""How often what happens, about as in the documents of align/: in the parts of ten, seven 1-1."""
+STRESS = (0.62, 0.11, 0.11, 0.03, 0.04, 0.06, 0.02, 0.01)
+"""How often what happens in documents that leave out and add far more than translators do."""
 
-    Of ten alignments about six are of one line with one; the others are of lines that were split on one side,
-    merged with the next, or both, and lines that only one side has.
+
+def disarranged(
+    pairs: Sequence[Pair], foreign: Sequence[Pair], rng: np.random.Generator, shares: Sequence[float]
+) -> Document:
+    """A document from pairs of lines: some are split on one side, merged with the next, or both, and some are
+    on one side only.
+
+    Args:
+        shares: Of `NAMES`.
     """
     source: list[str] = []
     target: list[str] = []
@@ -131,19 +142,9 @@ def disarranged(pairs: Sequence[Pair], foreign: Sequence[Pair], rng: np.random.G
         source.extend(one)
         target.extend(other)
 
-    events = {
-        "same": 0.62,
-        "split": 0.11,
-        "merge 2": 0.11,
-        "merge 3": 0.03,
-        "cross": 0.04,
-        "leave out": 0.06,
-        "add": 0.02,
-        "add many": 0.01,
-    }
     at = 0
     while at < len(pairs):
-        event = rng.choice(list(events), p=list(events.values()))
+        event = str(rng.choice(NAMES, p=shares))
         swap = bool(rng.integers(2))
         one, other = pairs[at][swap], pairs[at][not swap]
         used, left, right = 1, [one], [other]
@@ -173,29 +174,36 @@ def disarranged(pairs: Sequence[Pair], foreign: Sequence[Pair], rng: np.random.G
     return Document(source, target, gold)
 
 
-def documents(data: Path, corpus: str, language: str, split: str) -> list[Document]:
+def documents(
+    data: Path, corpus: str, language: str, split: str, shares: Sequence[float] = REAL
+) -> list[Document]:
     """The documents of a language: the even ones are `dev`, the odd ones `test`."""
     rng = np.random.default_rng([ord(letter) for letter in corpus + language])
     texts = [text for text in CORPORA[corpus](data, language) if len(text) > 20]
-    made = [disarranged(text, texts[i - 1], rng) for i, text in enumerate(texts)]
+    made = [disarranged(text, texts[i - 1], rng, shares) for i, text in enumerate(texts)]
     return made[split == "test" :: 2]
 
 
-def bleualign(data: Path) -> Document:
-    """Bleualign's development set."""
-    sides = [(data / "align" / f"dev.{side}").read_text("utf-8").splitlines() for side in ("de", "fr")]
-    lines = (data / "align" / "dev.defr").read_text("utf-8").splitlines()
+def by_hand(stem: Path, source: str, target: str) -> Document:
+    """Documents that are aligned by hand: STEM.SOURCE, STEM.TARGET and the alignments STEM.SOURCETARGET."""
+    sides = [Path(f"{stem}.{side}").read_text("utf-8").splitlines() for side in (source, target)]
+    lines = Path(f"{stem}.{source}{target}").read_text("utf-8").splitlines()
     beads = [tuple(tuple(ast.literal_eval(field)) for field in line.split(":")[:2]) for line in lines]
     return Document(*([line.strip() for line in side] for side in sides), beads)
 
 
-def sets(data: Path, languages: Sequence[str], split: str) -> Iterator[tuple[str, str, list[Document]]]:
+def sets(
+    data: Path, languages: Sequence[str], split: str, shares: Sequence[float] = REAL
+) -> Iterator[tuple[str, str, list[Document]]]:
+    folder = data / "align"
+    if stems := [path.with_suffix("") for path in sorted((folder / "parice").glob("*.enis"))]:
+        yield "ParIce", "eng-isl", [by_hand(stem, "en", "is") for stem in stems]
+    if (folder / "dev.defr").exists():
+        yield "Bleualign dev", "deu-fra", [by_hand(folder / "dev", "de", "fr")]
     for corpus in CORPORA:
         for language in languages:
-            if found := documents(data, corpus, language, split):
+            if found := documents(data, corpus, language, split, shares):
                 yield corpus, language, found
-    if (data / "align" / "dev.defr").exists():
-        yield "Bleualign dev", "deu-fra", [bleualign(data)]
 
 
 def sides(document: Document, encoder: RunEncoder) -> tuple[Side, Side]:
@@ -307,6 +315,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("dev", "test"), default="test")
     parser.add_argument("--vecalign", type=Path)
     parser.add_argument("--langs", default=LANGUAGES, type=lambda text: " ".join(text.split(",")))
+    parser.add_argument("--stress", action="store_true")
     parser.add_argument("--long", type=int)
     arguments = parser.parse_args()
     if arguments.long:
@@ -319,7 +328,9 @@ def main() -> None:
     timed: list[Document] = []
     print("| text | language | documents | lines | strict F1 | lax F1 | Vecalign strict | lax |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for corpus, language, made in sets(arguments.data, arguments.langs.split(), arguments.split):
+    for corpus, language, made in sets(
+        arguments.data, arguments.langs.split(), arguments.split, STRESS if arguments.stress else REAL
+    ):
         if language in ("deu", "deu-fra"):
             timed += made
         gold = {str(number): document.gold for number, document in enumerate(made)}

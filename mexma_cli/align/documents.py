@@ -14,6 +14,7 @@ CANDIDATES = 8
 """Nearest documents of each, in both directions, that are looked at sentence by sentence."""
 LEAST = 0.05
 """How much more two documents must cover of each other than the other candidates of both do."""
+_ROWS = 1 << 10  # sentences that are compared with the other document together
 _ELSEWHERE = 1e-3  # the weight of sentences outside of a window: no window is empty
 
 
@@ -55,11 +56,15 @@ def coverage(source: np.ndarray, target: np.ndarray, weights: tuple[np.ndarray, 
     """BiMax: the mean cosine of the sentences of both documents with the nearest of the other one.
 
     Args:
-        source, target: float32 [n, d] and [m, d], unit vectors.
+        source, target: [n, d] and [m, d], unit vectors.
         weights: Of both, as from `sentence_weights`.
     """
-    cosines = source @ target.T
-    return float(weights[0] @ cosines.max(axis=1) + weights[1] @ cosines.max(axis=0)) / 2
+    best = np.empty(len(source), source.dtype), np.full(len(target), -np.inf, target.dtype)
+    for at in range(0, len(source), _ROWS):
+        cosines = source[at : at + _ROWS] @ target.T
+        cosines.max(axis=1, out=best[0][at : at + _ROWS])
+        np.maximum(best[1], cosines.max(axis=0), out=best[1])
+    return float(weights[0] @ best[0] + weights[1] @ best[1]) / 2
 
 
 def matched(candidates: np.ndarray, scores: np.ndarray) -> np.ndarray:

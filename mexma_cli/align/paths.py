@@ -18,8 +18,8 @@ COSINE = 1.0
 LENGTHS = 0.5
 ALIGNED = 2.0
 SENTENCE = 0.5
-"""Weights in the value of an alignment, what each is worth, and each sentence in it; fitted, see docs/align.md."""
-_SHORT = 10.0  # characters of a sentence that is worth all of SENTENCE; of fewer than half it costs something
+"""Weights in the value of an alignment, and what it is worth and each sentence in it; see docs/align.md."""
+_SHORT = 4.0  # characters of a sentence that is worth all of SENTENCE; of fewer than half it costs something
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
 _ALONE = 1 << 18  # multiplications in a product of matrices for which the library wakes no threads
 _TALL = 8  # rows of such a product

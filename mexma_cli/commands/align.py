@@ -105,6 +105,7 @@ def command(
       mexma align deu/ fra/ -o news.align --unaligned rest
       mexma align 'minutes/*.de.txt' 'minutes/*.fr.txt' --keep 1-1 -o minutes.tsv --report run.json
       mexma align deu.emb fra.emb --docs deu.docs fra.docs --find-documents -o found.tsv
+      mexma align deu/ fra/ --format documents --min-aligned 0.7 --chunks 512 -o books.jsonl.gz
     """
     if str(source) == "-" and str(target) == "-":
         raise click.UsageError("Only one of the inputs can be stdin.")
@@ -188,7 +189,7 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
             empty = counted(counts.empty[side], "document")
             log.warning("%s of the %s in these pairs: no sentences", empty, name)
     if counts.dropped:
-        names = {"kind": "not 1-1"}
+        names = {"kind": "not 1-1", "documents": "of documents of which too little is aligned"}
         reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
         log.info("dropped: %s; written: %s", reasons, f"{counts.written:,}")
     if not counts.written:

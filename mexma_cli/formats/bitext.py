@@ -186,6 +186,7 @@ class BitextFormat(ABC):
         ids: Whether all is written that is known of a pair (line numbers, and ranks, cosine and means, or
             documents): where it is ``wanted`` (`--with-ids`), ``always`` or ``never``.
         alignments_only: Whether it holds the alignments of documents, and no pairs that `mexma mine` found.
+        whole_documents: Whether it is written from pairs of documents (`documents.DocumentPair`).
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
         magic: The first bytes of a file.
@@ -197,6 +198,7 @@ class BitextFormat(ABC):
     endings: ClassVar[tuple[str, ...]] = ()
     ids: ClassVar[Literal["wanted", "always", "never"]]
     alignments_only: ClassVar[bool] = False
+    whole_documents: ClassVar[bool] = False
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
     magic: ClassVar[tuple[bytes, ...]] = ()
@@ -346,8 +348,9 @@ def open_pairs(
         while len(start) < LINE_LIMIT and b"\n" not in start.lstrip() and (piece := next(pieces, b"")):
             start += piece
         texts = [replace(texts[0], pieces=chain([start], pieces))]
-        kind = next((name for name, found in formats().items() if found.recognises(start)), DEFAULT)
-    format_ = formats()[kind]
+        known = formats(alignments=True)
+        kind = next((name for name, found in known.items() if found.recognises(start)), DEFAULT)
+    format_ = formats(alignments=True)[kind]
     wanted = languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
     found = format_.read(*texts, languages=wanted)
     return found if left_out is not None else found._replace(records=_told(found.records, texts[0]))

@@ -17,8 +17,11 @@ from mexma_cli.files import checksum_file, fsync_file, no_space_as_message, whol
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.journal import FileJournal
 
-RECORD = np.dtype([("pair", "<i8"), ("source", "<i4", 2), ("target", "<i4", 2), ("score", "<f4")])
-"""An alignment: the pair of documents, first sentence and the one after the last on both sides, and score."""
+RECORD = np.dtype(
+    [("pair", "<i8"), ("source", "<i4", 2), ("target", "<i4", 2), ("score", "<f4"), ("documents", "<f4")]
+)
+"""An alignment: the pair of documents, first sentence and the one after the last on both sides, its score,
+and that of the documents (0 where nobody asks for it)."""
 _FILE, _PAIRS = "alignments.bin", "document-pairs.npy"
 
 

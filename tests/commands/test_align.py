@@ -110,6 +110,42 @@ def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path)
     assert (tmp_path / "o.align").read_text(encoding="utf-8").startswith(f"[0]:[30]:{rows[0][0]}:a:a\n")
 
 
+def test_whole_documents_are_written_and_filter_reads_them(
+    texts: list[Path], tmp_path: Path, two_threads: None
+) -> None:
+    source, target, *docs = texts
+    write(source, *source.read_text(encoding="utf-8").splitlines()[:-6], *["Nada de eso, dijo."] * 6)
+    command = ("align", source, target, "--docs", *docs, "--source-lang", "spa", "--target-lang", "eng")
+    ok(run(*command, "-o", tmp_path / "o.documents"))
+    text = (tmp_path / "o.documents").read_text(encoding="utf-8")
+    torch.set_num_threads(1)
+    assert ok(run(*command, "--format", "documents")).stdout == text
+    found = [json.loads(line) for line in text.splitlines()]
+    assert [(own["source_document"], own["target_document"]) for own in found] == [
+        (name, name) for name in "abcde"
+    ]
+    assert found[0]["source"] == sides()[0][:6] and found[0]["target"] == sides()[1][:6]
+    assert min(own["score"] for own in found[:4]) > found[4]["score"]
+    for own in found:
+        for side in ("source", "target"):
+            places = [place for one in own["alignments"] for place in one[side]]
+            assert sorted(places + own[f"{side}_alone"]) == list(range(len(own[side])))
+
+    ok(run("filter", tmp_path / "o.documents", "--off", "all", "-o", tmp_path / "kept.tsv"))
+    kept = pairs_of((tmp_path / "kept.tsv").read_text(encoding="utf-8"))
+    assert kept == pairs_of(ok(run(*command)).stdout)
+
+    strict = ("--threshold", "0.2", "--min-aligned", "0.6")
+    some = ok(run(*command, *strict, "--format", "documents"))
+    assert [json.loads(line)["source_document"] for line in some.stdout.splitlines()] == list("abcd")
+    rows = pairs_of(ok(run(*command, *strict)).stdout)
+    assert len(rows) > 20 and "Nada de eso, dijo." not in " ".join(row[0] for row in rows)
+    pieces = ok(run(*command, "--format", "documents", "--chunks", "30")).stdout.splitlines()
+    whole = [line for piece in pieces for line in json.loads(piece)["source"]]
+    assert len(pieces) > 10 and whole == source.read_text(encoding="utf-8").splitlines()
+    fails(run(*command, "--chunks", "30"), 1, "--chunks cuts whole documents")
+
+
 def test_two_files_are_one_document_each_as_for_vecalign(tmp_path: Path) -> None:
     source, target = sides()
     paths = write(tmp_path / "s", *source[:9]), write(tmp_path / "t", *target[:4], "", *target[6:9])

@@ -296,7 +296,10 @@ def test_other_formats_are_one_file(tmp_path: Path) -> None:
 
 def test_the_formats_of_the_folder_are_found_and_no_ending_means_two() -> None:
     assert list(formats()) == ["tsv", "jsonl", "moses", "parquet", "tmx"]
-    assert list(formats(alignments=True)) == ["tsv", "jsonl", "moses", "parquet", "tmx", "vecalign"]
+    assert list(formats(alignments=True)) == [
+        "tsv",
+        *("documents", "jsonl", "moses", "parquet", "tmx", "vecalign"),
+    ]
     endings = [ending for found in formats(alignments=True).values() for ending in found.endings]
     assert len(set(endings)) == len(endings)
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -15,9 +16,11 @@ from typing import TypeVar
 import numpy as np
 
 from mexma_cli.align.align import Side, align
+from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import AlignedPair
+from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.align import AlignSettings
@@ -106,16 +109,8 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     return Documents(source, target, pairs, alone)
 
 
-def passing(records: np.ndarray, settings: AlignSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some alignments pass the threshold, and which are to be written: bool [n] each.
-
-    A sentence without a translation has the score 0.
-    """
-    above = np.ones(len(records), bool)
-    if settings.threshold is not None:
-        above = records["score"].astype(np.float64) > settings.threshold
-    sizes = sizes_of(records)
-    return above, above & ((settings.keep == "all") | (sizes == 1).all(axis=1))
+DROPPED = ("threshold", "documents", "kind")
+"""Why alignments are not written: their score; the share of their documents that is aligned; not 1-1."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +156,36 @@ class Aligned:
     span: tuple[int, int]
     settings: AlignSettings = field(default_factory=AlignSettings)
 
+    @cached_property
+    def _enough(self) -> np.ndarray:
+        """Which pairs of documents have `min_aligned` of their sentences in alignments above the threshold,
+        bool [pairs]."""
+        sentences = np.zeros((2, self.span[1] - self.span[0]), np.int64)
+        for start in range(0, len(self.records), _BLOCK):
+            records = self.records[start : start + _BLOCK]
+            sizes, of_pair = sizes_of(records), records["pair"] - self.span[0]
+            aligned = (sizes > 0).all(axis=1) & self._above(records)
+            for own, which in zip(sentences, (slice(None), aligned), strict=True):
+                np.add.at(own, of_pair[which], sizes[which].sum(axis=1))
+        return np.asarray(sentences[1] >= (self.settings.min_aligned or 0) * sentences[0])
+
+    def _above(self, records: np.ndarray) -> np.ndarray:
+        """Which alignments have a score above the threshold, bool [n]; of a sentence alone it is 0."""
+        if self.settings.threshold is None:
+            return np.ones(len(records), bool)
+        return np.asarray(records["score"].astype(np.float64) > self.settings.threshold)
+
+    def dropped(self, records: np.ndarray) -> np.ndarray:
+        """Why some alignments are not written, int8 [n]: 0 for those that are, else from 1 a place of
+        DROPPED."""
+        found = np.zeros(len(records), np.int8)
+        if self.settings.keep != "all":
+            found[(sizes_of(records) != 1).any(axis=1)] = 3
+        if self.settings.min_aligned is not None:
+            found[~self._enough[records["pair"] - self.span[0]]] = 2
+        found[~self._above(records)] = 1
+        return found
+
     def pairs(self, one_sided: bool = False) -> Iterator[AlignedPair]:
         """The alignments that pass the filters, with their text, read on the way.
 
@@ -170,15 +195,44 @@ class Aligned:
         for number, records in self._by_pair():
             document = self._read(number)
             wanted = one_sided | (sizes_of(records) > 0).all(axis=1)
-            for record in records[passing(records, self.settings)[1] & wanted]:
+            for record in records[(self.dropped(records) == 0) & wanted]:
                 pair = _pair(record, *document)
                 if one_sided or (pair.source and pair.target):
                     yield pair
 
+    def document_pairs(self) -> Iterator[DocumentPair]:
+        """The pairs of documents, whole or in pieces, read on the way.
+
+        An alignment that a filter drops leaves its sentences alone.
+        """
+        for number, records in self._by_pair():
+            if not self._enough[number - self.span[0]]:
+                continue
+            names, texts = self._read(number)
+            beads: list[tuple[range, range]] = []
+            scores: list[float] = []
+            for record, why in zip(records, self.dropped(records).tolist(), strict=True):
+                x, y = (range(*record[side].tolist()) for side in ("source", "target"))
+                whole = [(x, y)] if not why or not (x and y) else []
+                alone = [] if whole else [*((range(i, i + 1), y[:0]) for i in x)]
+                alone += [] if whole else [(x[len(x) :], range(j, j + 1)) for j in y]
+                beads += whole + alone
+                scores += [float(record["score"])] * len(whole) + [0.0] * len(alone)
+            found = DocumentPair(
+                names,
+                None,
+                round(float(records["documents"][0]), 4),
+                (texts[0].sentences, texts[1].sentences),
+                ((texts[0].lines + 1).tolist(), (texts[1].lines + 1).tolist()),
+                beads,
+                scores,
+            )
+            yield from [found] if self.settings.chunks is None else found.pieces(self.settings.chunks)
+
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """The scores of all `pairs`, best first, float32 [n], and their places in `records`, int64 [n]."""
         both = (sizes_of(self.records) > 0).all(axis=1)
-        places = np.flatnonzero(passing(self.records, self.settings)[1] & both)
+        places = np.flatnonzero((self.dropped(self.records) == 0) & both)
         scores = self.records["score"][places]
         order = np.argsort(-scores, kind="stable")
         return scores[order], places[order]
@@ -197,7 +251,7 @@ class Aligned:
         borders = np.zeros((last - first + 1, 2), np.int64)
         np.maximum.at(borders[1:], of_pair, places[:, :, 1])
         borders = borders.cumsum(axis=0)
-        return places + borders[of_pair][:, :, None], passing(records, self.settings)[1], borders
+        return places + borders[of_pair][:, :, None], self.dropped(records) == 0, borders
 
     def taken(self, places: np.ndarray) -> Iterator[AlignedPair]:
         """The alignments at some places among the records."""
@@ -208,7 +262,7 @@ class Aligned:
         """The names of each pair of documents, and their sentences in no alignment that is written."""
         for number, records in self._by_pair():
             names, texts = self._read(number)
-            kept = records[passing(records, self.settings)[1]]
+            kept = records[self.dropped(records) == 0]
             left = []
             for side, text in zip(("source", "target"), texts, strict=True):
                 free = np.ones(len(text.sentences), bool)
@@ -229,10 +283,8 @@ class Aligned:
             different, counts = np.unique(sizes, axis=0, return_counts=True)
             kinds.update(dict(zip(map(tuple, different.tolist()), counts.tolist(), strict=True)))
             both = (sizes > 0).all(axis=1)
-            above, kept = passing(records, self.settings)
-            dropped.update(
-                {"threshold": int((both & ~above).sum()), "kind": int((both & above & ~kept).sum())}
-            )
+            why = np.bincount(self.dropped(records)[both], minlength=len(DROPPED) + 1)[1:].tolist()
+            dropped.update(dict(zip(DROPPED, why, strict=True)))
             for side in (0, 1):
                 filled[records["pair"][sizes[:, side] > 0] - first, side] = True
         empty = (~filled).sum(axis=0).tolist()
@@ -297,6 +349,7 @@ class Aligner:
     Attributes:
         languages: FLORES-200 codes of source and target.
         clean: What is done to a line of the source, and of the target, before it is embedded.
+        scored: Pairs of documents get a score: the time for it grows with the product of their lengths.
     """
 
     documents: Documents
@@ -304,6 +357,7 @@ class Aligner:
     settings: AlignSettings
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
     clean: tuple[Cleaner, Cleaner] = (str, str)
+    scored: bool = False
 
     def run(
         self,
@@ -362,7 +416,7 @@ class Aligner:
             dict(zip(own, counting.embedded(side, own), strict=True)) for side, own in enumerate(numbers)
         ]
         records = [
-            _records(number, found[0][one], found[1][other], self.settings)
+            _records(number, found[0][one], found[1][other], self.settings, self.scored)
             for number, (one, other) in enumerate(pairs.tolist(), span[0])
         ]
         return np.concatenate(records), encoder.cut
@@ -394,7 +448,7 @@ def _lengths(text: Sequence[str]) -> np.ndarray:
     return np.array(list(map(len, text)), np.int64)
 
 
-def _records(number: int, source: Side, target: Side, settings: AlignSettings) -> np.ndarray:
+def _records(number: int, source: Side, target: Side, settings: AlignSettings, scored: bool) -> np.ndarray:
     """The alignments of one pair of documents; all is left alone where one has no sentences."""
     sizes = len(source.lengths), len(target.lengths)
     if not all(sizes):
@@ -409,4 +463,9 @@ def _records(number: int, source: Side, target: Side, settings: AlignSettings) -
         spans = [getattr(one, side) for one in found]
         records[side] = [(span.start, span.stop) for span in spans]
     records["score"] = [one.score for one in found]
+    if scored:
+        # In float64 the number of threads of the products does not show in four digits.
+        vectors = (own.vectors.astype(np.float64) for own in (source, target))
+        weights = sentence_weights(source.lengths), sentence_weights(target.lengths)
+        records["documents"] = coverage(*vectors, weights)
     return records

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -140,10 +141,15 @@ def align_files(
         MexmaError: As `open_documents`; the encoder cannot be loaded; the disk is full; or another process
             writes the same files.
     """
+    if job.settings.chunks is not None and not formats(alignments=True)[job.kind].whole_documents:
+        raise MexmaError("--chunks cuts whole documents", "add --format documents")
     with only_process(job.files), aligned(job, choice, progress) as run, together():
         started = time.monotonic()
         found, kind = run.found, formats(alignments=True)[job.kind]
-        lines = kind.write(found.pairs(one_sided=kind.alignments_only), job.languages, job.with_ids)
+        written: Iterable[Any] = (
+            found.document_pairs() if kind.whole_documents else found.pairs(one_sided=kind.alignments_only)
+        )
+        lines = kind.write(written, job.languages, job.with_ids)
         changed = write_chunks(job.files, lines)
         if job.unaligned is not None:
             _write_unaligned(job.unaligned, found)
@@ -187,7 +193,14 @@ def aligned(
             note_language(encoder, language)
         journal = stack.enter_context(_journal(job, documents, encoder))
         cleaners = _cleaners(job, documents)
-        aligner = Aligner(documents, run_encoder(encoder), job.settings, job.languages, cleaners)
+        aligner = Aligner(
+            documents,
+            run_encoder(encoder),
+            job.settings,
+            job.languages,
+            cleaners,
+            formats(alignments=True)[job.kind].whole_documents,
+        )
         clock.append(time.monotonic())
         if job.inputs.find:
             if (pairs := journal.pairs()) is None:
@@ -224,6 +237,7 @@ def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> I
         "prefix": encoder.prefix,
         "languages": job.languages,
         "settings": job.settings.model_dump(include={"max_size"}),
+        "documents scored": formats(alignments=True)[job.kind].whole_documents,
         "shard": job.shard,
     }
     output = job.files[0] if job.files else None

@@ -118,8 +118,12 @@ def check_settings(recipe: CorpusRecipe) -> None:
         stated(_mining(recipe), recipe.encoder.model, within=recipe.mine.within)
     if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
         raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
-    if output.format not in formats():
-        raise MexmaError(f"`output.format`: {output.format!r} is none of {', '.join(formats())}")
+    known = formats(alignments=recipe.align is not None and recipe.filter is None)
+    if output.format not in known:
+        alone = "it needs `align`, and no `filter`" if output.format in formats(alignments=True) else None
+        raise MexmaError(f"`output.format`: {output.format!r} is none of {', '.join(known)}", alone)
+    if recipe.align and recipe.align.chunks is not None and not known[output.format].whole_documents:
+        raise MexmaError("`align.chunks` cuts whole documents", "say `output.format: documents`")
     if output.compression and not split_ending(f"x.{output.compression}")[1]:
         raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
 

@@ -474,6 +474,18 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
     assert f"<td>{best[1]}</td><td>{best[2]}</td>" in page
     assert "pairs by score" in page
+    whole = raw | {"output": {"format": "documents"}, "align": {"chunks": 200}}
+    done(CorpusRecipe.model_validate(whole))
+    pieces = list(map(json.loads, read_lines(pairs.with_suffix(".documents"))))
+    assert {piece["source_document"] for piece in pieces} == {f"{n}.txt" for n in range(1, 5)}
+    assert len(pieces) > 8 and sum(len(piece["alignments"]) for piece in pieces) == len(aligned)
+    for keys, message in (
+        ({"output": {}, "align": {"chunks": 200}}, "align.chunks` cuts whole documents"),
+        ({"filter": {}}, "needs `align`, and no `filter`"),
+    ):
+        with pytest.raises(MexmaError) as caught:
+            done(CorpusRecipe.model_validate(whole | keys))
+        assert message in f"{caught.value.message} {caught.value.hint}"
     within = CorpusRecipe.model_validate(raw | {"align": None, "mine": {"within": True}})
     did = done(within)[1].did
     assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did
