@@ -66,14 +66,11 @@ class DocumentPair(NamedTuple):
         def moved(own: range, side: int) -> range:
             return range(own.start - starts[side], own.stop - starts[side])
 
-        sentences, lines = (
-            (parts[0][starts[0] : ends[0]], parts[1][starts[1] : ends[1]])
-            for parts in (self.sentences, self.lines)
-        )
+        own, other = (slice(start, end) for start, end in zip(starts, ends, strict=True))
         return self._replace(
             piece=piece,
-            sentences=sentences,
-            lines=lines,
+            sentences=(self.sentences[0][own], self.sentences[1][other]),
+            lines=(self.lines[0][own], self.lines[1][other]),
             beads=[(moved(x, 0), moved(y, 1)) for x, y in beads],
             scores=self.scores[first:last],
         )
@@ -145,9 +142,9 @@ def _pairs(found: dict[str, Any]) -> list[AlignedPair]:
     names = str(found["source_document"]), str(found["target_document"])
     pairs = []
     for one in found["alignments"]:
-        texts, lines = zip(*(_part(found, side, one[side]) for side in ("source", "target")), strict=True)
-        "".join(texts).encode()  # no halves of characters
-        pairs.append(AlignedPair(float(one["score"]), *texts, *names, *lines))
+        (source, lines), (target, others) = (_part(found, side, one[side]) for side in ("source", "target"))
+        (source + target).encode()  # no halves of characters
+        pairs.append(AlignedPair(float(one["score"]), source, target, *names, lines, others))
     return pairs
 
 

@@ -465,7 +465,7 @@ def _records(number: int, source: Side, target: Side, settings: AlignSettings, s
     records["score"] = [one.score for one in found]
     if scored:
         # In float64 the number of threads of the products does not show in four digits.
-        vectors = (own.vectors.astype(np.float64) for own in (source, target))
+        one, other = (own.vectors.astype(np.float64) for own in (source, target))
         weights = sentence_weights(source.lengths), sentence_weights(target.lengths)
-        records["documents"] = coverage(*vectors, weights)
+        records["documents"] = coverage(one, other, weights)
     return records
