@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 COSINE = 1.0
 LENGTHS = 0.5
 ALIGNED = 2.0
-SENTENCE = 0.5
+SENTENCE = 0.4
 """Weights in the value of an alignment, and what it is worth and each sentence in it; see docs/align.md."""
 _SHORT = 4.0  # characters of a sentence that is worth all of SENTENCE; of fewer than half it costs something
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache

@@ -133,6 +133,7 @@ def test_whole_documents_are_written_and_filter_reads_them(
 
     ok(run("filter", tmp_path / "o.documents", "--off", "all", "-o", tmp_path / "kept.tsv"))
     kept = pairs_of((tmp_path / "kept.tsv").read_text(encoding="utf-8"))
+    assert pairs_of(ok(run("filter", tmp_path / "o.documents", "--off", "all")).stdout) == kept
     assert kept == pairs_of(ok(run(*command)).stdout)
 
     strict = ("--threshold", "0.2", "--min-aligned", "0.6")

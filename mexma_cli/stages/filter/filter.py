@@ -108,7 +108,8 @@ def filter_files(
     bitext = open_pairs(
         *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out
     )
-    kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
+    same = formats().get(bitext.kind)
+    kind = job.kind or (Tsv.name if same is None or same.two_files else same.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
         rules = filter_rules(job.settings, bitext.languages, job.exclude)

@@ -461,7 +461,7 @@ def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -
     if first and recipe.filter is not None:
         return {"languages": list(pair), "name": "pairs.jsonl.zst", "format": "jsonl", "with_ids": True}
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
-    ending = "" if formats()[output.format].two_files else f".{output.format}"
+    ending = "" if formats(alignments=True)[output.format].two_files else f".{output.format}"
     return {
         "languages": list(pair),
         "name": f"{'-'.join(pair)}{ending}{compression}",
