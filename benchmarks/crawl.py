@@ -367,8 +367,9 @@ def measure(folder: Path, inputs: Sequence[Path], codes: Sequence[str], measured
         stores = [text.with_suffix(".emb") for text in texts]
         if use == "mine":
             measured.split(texts)
-            mexma("mine", *stores, "--threshold", "1.06", "-o", folder / "margin.tsv")
-            measured.pairs("mine --threshold 1.06", folder / "margin.tsv")
+            margin = ["--score", "margin", "--margin", "ratio", "--threshold", "1.06"]
+            mexma("mine", *stores, *margin, "-o", folder / "margin.tsv")
+            measured.pairs("mine --margin ratio --threshold 1.06", folder / "margin.tsv")
             mexma("mine", *stores, "--score", "probability", "--threshold", "0.5", "-o", folder / "mine.tsv")
             measured.pairs("mine --score probability --threshold 0.5", folder / "mine.tsv")
         else:

@@ -134,6 +134,7 @@ class RawText:
         options: How the user of the command states the languages of the sides; empty if there is no way.
         left_out: Counts what becomes no pair, by reason.
         each_line: As of `open_pairs`.
+        header: The line with the columns' names, when it has been read and if there is one.
     """
 
     pieces: Iterator[bytes]
@@ -141,6 +142,7 @@ class RawText:
     options: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
     each_line: bool = False
+    header: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """Its lines, as by `text.lines.lines_of`."""
@@ -165,11 +167,13 @@ class Bitext(NamedTuple):
         languages: FLORES-200 codes of source and target, as far as they are known; tags of the file where
             they are no such codes, or regions of one language.
         records: The pairs, with their lines.
+        header: The line with the columns' names, once the first pair has been read and if there is one.
     """
 
     kind: str
     languages: tuple[str, str]
     records: Iterator[Record]
+    header: Sequence[str] = ()
 
     @property
     def pairs(self) -> Iterator[Pair]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from mexma_cli import languages
 
+_REGION = re.compile(r"([a-z]{2,3})_(?:[a-z]{2}|\d{3})")
 _SOURCE = frozenset(
     {"source", "src", "src_text", "source_text", "source_sentence", "src_sentence", "sentence1", "sentence_1"}
     | {"sent1", "text1", "original", "origin", "src_sent", "source_segment", "anchor"}
@@ -59,13 +61,23 @@ def columns_of(fields: Sequence[str]) -> Columns | None:
     targets = [place for place, name in enumerate(names) if name in _TARGET]
     if sources and targets:
         return Columns(sources[0], targets[0], score, len(fields))
-    spoken = [place for place, name in enumerate(names) if name in _spoken()]
+    spoken = [place for place, name in enumerate(names) if _language(name)]
+    if len(spoken) > 2:  # `id` is Indonesian, too
+        spoken = [place for place in spoken if names[place] not in _OTHERS]
     others = (name for place, name in enumerate(names) if place not in spoken)
     if len(spoken) == 2 and all(name in _SCORE | _OTHERS for name in others):
         first, second = spoken
-        if _spoken()[names[first]] != _spoken()[names[second]]:
+        if _language(names[first]) != _language(names[second]):
             return Columns(first, second, score, len(fields))
     return None
+
+
+def _language(name: str) -> str | None:
+    """The language that a name in a header means, and the region that stands behind it."""
+    found = _spoken().get(name)
+    if found is None and (tag := _REGION.fullmatch(name)) and tag[1] in _spoken():
+        return name
+    return found
 
 
 @lru_cache(maxsize=1)

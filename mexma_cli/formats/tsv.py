@@ -38,6 +38,8 @@ _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
 BLANK = "blank lines"
 HEADER = "header line"
 """Reasons for lines that are no pairs."""
+_NAMES = ("id,source,target", "score,source,target,id")
+"""Examples of headers, without and with a score."""
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair)}
@@ -73,7 +75,7 @@ class Tsv(BitextFormat):
         """Raises:
         MexmaError: A line has fewer or more fields than the first one, or has not what they are.
         """
-        return Bitext(self.name, languages, _records(*texts))
+        return Bitext(self.name, languages, _records(*texts), texts[0].header)
 
 
 def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
@@ -151,6 +153,7 @@ def _records(text: RawText) -> Iterator[Record]:
         scored = all(_number(line.partition("\t")[0]) is not None for _, line in start)
     layout = _Layout(len(fields), scored, header, text.each_line)
     if header:
+        text.header.append(line)
         yield from text.no_pair(HEADER)
         start = []
     pairs, wrong = 0, None
@@ -205,6 +208,11 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
                     yield from text.no_pair(HEADER)
                     continue
                 scored = len(row) > 2 and _number(row[0]) is not None
+                if len(row) > 2 + scored and not text.each_line:
+                    raise MexmaError(
+                        f"{text.where}, line {rows.line_num}: {len(row)} fields, and no names of them",
+                        f"write names into the first line, such as {_NAMES[scored]}",
+                    )
                 columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
             yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}", text.each_line)
     except csv.Error as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +21,13 @@ _CONTROLS = "".join(
 )
 _INVISIBLE = "\xad\u200b\u2060\ufeff"
 _MAP = dict.fromkeys(map(ord, _BREAKS), "\n") | dict.fromkeys(map(ord, _CONTROLS + _INVISIBLE))
+_TIMES_ESCAPED = 4
+_SECOND = re.escape(bytes({*range(0x80, 0xC0)} - {0x98}).decode("cp1251") + "\x98")
+_CYRILLIC = re.compile(
+    rf"(?=(?:[РС][{_SECOND}])*[РС](?![ЁЄІЇҐЎЈЅ])[{_SECOND}])"
+    rf"(?:[РС][{_SECOND}](?:В[{_SECOND}]|в[{_SECOND}]{{2}})*){{2,}}"
+)
+"""Runs of Cyrillic in UTF-8 that was read as Windows-1251; ftfy repairs lines that are such as a whole."""
 _CONTROL = 1 << 15
 """The bit of characters in `_MAP`."""
 
@@ -68,20 +76,18 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
 
 
 def _without_html(text: str, repaired: Counter[str]) -> str:
-    tagless = without_tags(text)
-    once = without_entities(tagless)
-    # Where all tags are escaped, they are markup that was escaped as a whole, and not text about HTML.
-    tagless_twice = without_tags(once) if tagless == text else once
-    plain = without_entities(tagless_twice)
-    repaired.update(
-        name
-        for name, changed in (
-            ("tags", tagless != text or tagless_twice != once),
-            ("entities", once != tagless or plain != tagless_twice),
-        )
-        if changed
-    )
-    return plain
+    found: set[str] = set()
+    for _ in range(_TIMES_ESCAPED):
+        # Where all tags are escaped, they are markup that was escaped as a whole, and not text about HTML.
+        tagless = text if "tags" in found else without_tags(text)
+        plain = without_entities(tagless)
+        found |= {"tags"} if tagless != text else set()
+        found |= {"entities"} if plain != tagless else set()
+        if plain == text:
+            break
+        text = plain
+    repaired.update(found)
+    return text
 
 
 def _without_mojibake(text: str) -> str:
@@ -90,8 +96,15 @@ def _without_mojibake(text: str) -> str:
     config = TextFixerConfig(unescape_html=False, normalization=None, explain=False)
     lines = text.split("\n")
     for place in np.flatnonzero(may_be_mojibake(Characters(lines))).tolist():
-        lines[place] = fix_encoding(lines[place], config)
+        lines[place] = _CYRILLIC.sub(_cyrillic, fix_encoding(lines[place], config))
     return "\n".join(lines)
+
+
+def _cyrillic(found: re.Match[str]) -> str:
+    try:
+        return found[0].encode("sloppy-windows-1251").decode("utf-8")
+    except UnicodeError:
+        return found[0]
 
 
 def is_mojibake(text: str) -> bool:

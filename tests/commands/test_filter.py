@@ -79,6 +79,15 @@ def test_an_input_that_breaks_off_while_others_work(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "out.tsv").exists()
 
 
+def test_columns_and_their_names_stay(tmp_path: Path) -> None:
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out.tsv"
+    path.write_text("url\tsource\ttarget\nu\tUn mot.\tA word.\nv\t\tx\nw\tDeux mots.\tTwo words.\n")
+    ok(filtered(path, "--off", "all", "--on", "missing", "-o", out))
+    assert out.read_text() == path.read_text().replace("v\t\tx\n", "")
+    ok(filtered(out, "--off", "all", "--on", "missing", "-o", tmp_path / "again.tsv"))
+    assert (tmp_path / "again.tsv").read_text() == out.read_text(), "what was written is read"
+
+
 def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> None:
     path = made(tmp_path / "mined.tsv.gz")
     lines = [line for line, _ in open_pairs(path).records]

@@ -181,6 +181,8 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
         "\ufeffid,source,target\r\n1,un,one\r\n2,no,sí\r",
         'Target;Source;Score\n"one";"un";1.5\nsí;no;1.25',
         '"un","one"\n"no","sí"',
+        "id,fr,en\n1,un,one\n2,no,sí",
+        "fr-FR\ten_us\nun\tone\nno\tsí",
     ],
 )
 def test_headers_and_csv_are_recognised(text: str) -> None:
@@ -199,6 +201,7 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
     assert left_out == {"blank lines": 1}
     for text, message in (
         ("a,b\nc\n", "line 2: 1 field, expected 2 as in line 1"),
+        ("a,b,c\n", "line 1: 3 fields, and no names of them"),
         ('a,b\n"c' + "x" * 1000 + ("\n" + "x" * 1000) * 1100, "not CSV: field larger"),
     ):
         path.write_text(text)

@@ -27,10 +27,21 @@ def test_mojibake_of_several_encodings_is_repaired() -> None:
         assert repaired(broken) == (sentence, {"mojibake": 1}), encoding
 
 
+def test_cyrillic_mojibake_beside_good_cyrillic_is_repaired() -> None:
+    for good in ("Привіт усім", "Это новости дня, Москва — центр", "Сия Россия", "Ѓорѓи Њујорк"):
+        broken = " ".join(
+            word.encode().decode("sloppy-windows-1251") if place % 2 == 0 else word
+            for place, word in enumerate(good.split(" "))
+        )
+        assert repaired(broken) == (good, {"mojibake": 1}), broken
+
+
 def test_good_text_comes_back_as_it_is() -> None:
     for text in (
         "L'été déjà passé, « où » ça ?",
         "Він їхав. Її",
+        "СІРІ КОЛЬОРИ, РІСІРІ, СЄРЄЖА",
+        "Россия, Сёмга, Рё",
         "Ёлка и ёж",
         "Ça créée",
         "αὐτός",
@@ -50,6 +61,9 @@ def test_html_is_taken_out() -> None:
     assert repaired("<b>Tom</b> &amp; Jerry") == ("Tom & Jerry", {"tags": 1, "entities": 1})
     assert repaired("L&amp;eacute;t&amp;#233;&nbsp!") == ("Lété !", {"entities": 1})
     assert repaired("&lt;p&gt;un&lt;/p&gt;") == ("\nun\n", {"tags": 1, "entities": 1})
+    assert repaired("&amp;lt;p&amp;gt;l&amp;amp;#39;un&amp;lt;/p&amp;gt;")[0] == "\nl'un\n", (
+        "escaped twice more"
+    )
     assert repaired("<p>Mit &lt;b&gt; fett.</p>")[0] == "\nMit <b> fett.\n", "text about HTML"
     assert repair(["<b>a &amp; b</b>"], Counter(), keep_html=True) == ["<b>a &amp; b</b>"]
 

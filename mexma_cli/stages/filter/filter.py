@@ -119,7 +119,7 @@ def filter_files(
         every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
         kept = _kept(every, found, rejects)
-        changed = write_chunks(outputs, _written(kept, bitext.languages, kind))
+        changed = write_chunks(outputs, _written(kept, bitext, kind))
         if job.report is not None:
             made = {"files": list(map(str, outputs)), "format": kind}
             _write_report(job, bitext.languages, made, found, argv)
@@ -273,15 +273,16 @@ def _as_line(record: str | Pair) -> str:
     return str(line)[:-1]
 
 
-def _written(kept: Iterator[list[str | Pair]], spoken: tuple[str, str], kind: str) -> Iterator[Chunk]:
-    """The text of the outputs: lines as they are, pairs in the format."""
+def _written(kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str) -> Iterator[Chunk]:
+    """The text of the outputs: lines as they are, below the header that they have; pairs in the format."""
     first = next(kept, [])
     if first and isinstance(first[0], str):
-        yield from ((("".join(f"{line}\n" for line in lines),), 0) for lines in chain([first], kept))
+        batches = chain([bitext.header, first], kept)
+        yield from ((("".join(f"{line}\n" for line in lines),), 0) for lines in batches)
         return
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
     with_ids = bool(first) and any(first[0][3:])
-    yield from formats()[kind].write(pairs, spoken, with_ids)
+    yield from formats()[kind].write(pairs, bitext.languages, with_ids)
 
 
 def _write_report(
