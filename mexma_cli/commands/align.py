@@ -67,7 +67,8 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf).",
+    help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf), "
+    "or show both texts side by side (.html).",
 )
 @report_option
 @shard_option("Align part I of N of the document pairs, into NAME.0000I-of-0000N beside the output.")
@@ -116,7 +117,7 @@ def command(
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.files import resolved
     from mexma_cli.reporting.align_plot import draw_alignment
-    from mexma_cli.reporting.plot import check_plottable
+    from mexma_cli.reporting.plot import FORMATS, check_plottable
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import (
         AlignJob,
@@ -147,8 +148,9 @@ def command(
     sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
-    if plot is not None:
-        check_plottable(plot)
+    as_page = plot is not None and plot.suffix.lower() == ".html"
+    if plot is not None and not as_page:
+        check_plottable(plot, (*FORMATS, ".html"))
     check_outputs([path for path in (*files, unaligned, report) if path], plot, "picture", inputs)
     for path in (*files, report, plot):
         if path and unaligned and resolved(path).is_relative_to(resolved(unaligned)):
@@ -158,8 +160,13 @@ def command(
         prepare_unaligned(unaligned)
 
     def draw(found: Aligned) -> None:
-        if plot is not None:
-            draw_alignment(plot, *found.laid_out(), names=(source.name, target.name))
+        names = source.name, target.name
+        if plot is not None and as_page:
+            from mexma_cli.reporting.align_page import write_alignment_page
+
+            write_alignment_page(plot, found.document_pairs(), names)
+        elif plot is not None:
+            draw_alignment(plot, *found.laid_out(), names=names)
 
     started = time.monotonic()
     with ExitStack() as stack:

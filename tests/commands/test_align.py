@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import os
 import signal
@@ -107,6 +108,11 @@ def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path)
     drawn = picture.read_text(encoding="utf-8")
     assert "sentence of spa.txt" in drawn and "left out: " in drawn
     fails(run(*common, "-o", picture, "--plot", picture), 2, "cannot be the pairs and the picture")
+    page = tmp_path / "o.html"
+    ok(run(*common, "-o", tmp_path / "o.align", "--plot", page))
+    shown = html.unescape(page.read_text(encoding="utf-8"))
+    assert "<h2>a</h2>" in shown and all(f"{line} </p>" in shown for side in sides() for line in side)
+    fails(run(*common, "-o", tmp_path / "o.align", "--plot", tmp_path / "o.gif"), 1, ".html")
     assert (tmp_path / "o.align").read_text(encoding="utf-8").startswith(f"[0]:[30]:{rows[0][0]}:a:a\n")
 
 
