@@ -25,6 +25,7 @@ from statistics import fmean
 import numpy as np
 from encoder import MiningSet, mining_sets, news_sets
 
+from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.features import FEATURES
 from mexma_cli.classifier.model import Classifier, features_for, write_classifiers
 from mexma_cli.classifier.pairs import Pairs, known_of
@@ -213,6 +214,7 @@ def table(training: Sequence[Set], measured: Sequence[Set], without: Sequence[st
             chosen = [list(FEATURES).index(name) for name in model.features]
             best, scores, correct = one.best(model.of(one.values[:, chosen]))
             row.append(100 * best.f1)
+        scores = shifted(scores, shift_of([scores]))
         kept.append((scores, correct))
         above = scores > 0.5
         row += [calibration_error(scores, correct), 200 * correct[above].sum() / (above.sum() + one.gold)]

@@ -188,6 +188,7 @@ def score(
     *,
     encoder: str | SentenceEncoder | None = None,
     background: tuple[Text, Text] | None = None,
+    probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
     **settings: Any,
 ) -> Scored:
@@ -199,6 +200,7 @@ def score(
         target: A store or a text, with as many lines as the source.
         encoder: As for `mine`.
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
+        probability: Find the probability of each line, too (`probabilities`); not with a background.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         settings: The fields of `settings.score.ScoreSettings`: `margin` (`ratio`, `distance` or `absolute`)
             and `k`, the size of a neighbourhood, in sentences.
@@ -224,6 +226,8 @@ def score(
     from mexma_cli.stages.score.score import score as score_stores
 
     wanted = ScoreSettings.of(settings)
+    if probability and background:
+        raise TypeError("probability goes without a background")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
         spoken = languages
@@ -232,7 +236,7 @@ def score(
         around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
-        return score_stores(stores[0], stores[1], wanted, background=others)
+        return score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
 
 
 def tune(

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, Side
 from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.candidates import Candidates, SortedPairs
+from mexma_cli.mining.candidates import Candidates, PairSpool, SortedPairs
 from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import match, taken_of
 from mexma_cli.store.spool import parts
@@ -60,17 +61,19 @@ class Classifier:
     intercept: float
     screen: Classifier | None = None
 
-    def scored(self, pairs: Pairs) -> Iterator[Candidates]:
-        """All candidates, in blocks, with their probabilities as scores.
+    def scored(self, pairs: Pairs, wanted: Pairs | None = None) -> Iterator[Candidates]:
+        """Candidates, in blocks, with their probabilities as scores.
 
         Args:
             pairs: All candidates of two texts, sorted by margin, best first, so that the texts themselves say
                 what is usual in them.
+            wanted: Those that are judged; None: all.
         """
+        wanted = pairs if wanted is None else wanted
         known = self.screen.features if self.screen else ()
         spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)))
-        for part in parts(len(pairs), _AT_ONCE):
-            some = pairs.take(part)
+        for part in parts(len(wanted), _AT_ONCE):
+            some = wanted.take(part)
             yield replace(some.candidates, scores=self._of_pairs(some, spread))
 
     def _of_pairs(self, pairs: Pairs, spread: Spread) -> np.ndarray:
@@ -98,7 +101,7 @@ def bytes_for(rows: int) -> int:
 def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:
     """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
 
-    Every neighbour of every row is a candidate.
+    Every neighbour of every row is a candidate. Probabilities fit the share of translations in these texts.
 
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
@@ -106,7 +109,12 @@ def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tupl
     found = SortedPairs()
     for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
         found.add(some)
-    return taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
+    taken, result = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count)), PairSpool()
+    shift = shift_of(taken.scores[part] for part in parts(len(taken), _AT_ONCE))
+    for part in parts(len(taken), _AT_ONCE):
+        some = taken.take(part)
+        result.write(replace(some, scores=shifted(some.scores, shift)))
+    return result.pairs()
 
 
 def read_classifiers(path: Path = WEIGHTS) -> dict[str, Classifier]:

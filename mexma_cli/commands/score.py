@@ -42,6 +42,11 @@ log = logging.getLogger(__name__)
     metavar="SOURCE TARGET",
     help="Texts or stores that the neighbourhoods come from.  [default: the two sides of BITEXT]",
 )
+@scoring_option(
+    "--probability",
+    is_flag=True,
+    help="Add a column: the probability that the pair is a translation. Made for the vectors of mini.",
+)
 @click.option("--scores-only", is_flag=True, help="Print the score alone, one for each line.")
 @json_lines_option
 @result_option
@@ -52,6 +57,7 @@ def command(
     bitext: tuple[Path, ...],
     settings: ScoreSettings,
     background: tuple[Path, Path] | None,
+    probability: bool,
     scores_only: bool,
     as_json: bool,
     output: Path | None,
@@ -71,6 +77,7 @@ def command(
     \b
     Examples:
       mexma score corpus.fr corpus.en --model facebook/MEXMA -o scored.tsv.gz
+      mexma score corpus.fr corpus.en --model mini --probability -o scored.tsv
       mexma score --scores-only --background fra.emb eng.emb pairs.tsv > scores.txt
       cut -f 2,3 mined.tsv | mexma score -
     """
@@ -78,6 +85,9 @@ def command(
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     if background and not MARGINS[settings.margin].uses_neighbourhoods:
         raise click.UsageError(f"--margin {settings.margin} has no neighbourhoods: leave out --background.")
+    if probability and (background or scores_only):
+        other = "--background" if background else "--scores-only"
+        raise click.UsageError(f"--probability does not go with {other}.")
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
@@ -105,6 +115,7 @@ def command(
             stores[1],
             settings,
             background=(stores[2], stores[3]) if background else None,
+            probability=probability,
             on_progress=progress_bar(stack, "searching"),
         )
         replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json))

@@ -71,6 +71,15 @@ class AlignedPair(NamedTuple):
     target_lines: tuple[int, ...]
 
 
+class ScoredPair(NamedTuple):
+    """A pair with its margin, and the probability that it is a translation."""
+
+    score: float
+    source: str
+    target: str
+    probability: float
+
+
 class PlainPair(NamedTuple):
     """A pair of which no more is known."""
 
@@ -86,7 +95,7 @@ class PairOfColumns(NamedTuple):
     further: str
 
 
-Pair = MinedPair | AlignedPair | PlainPair | PairOfColumns
+Pair = MinedPair | AlignedPair | ScoredPair | PlainPair | PairOfColumns
 NO_PAIR = PlainPair("", "")
 """In place of a line that is no pair, where there has to be a pair for each line."""
 MALFORMED = "malformed lines"
@@ -97,9 +106,14 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
     """A pair, with as much as is known of it.
 
     Args:
-        known: Names of fields of `MinedPair` or `AlignedPair`, and values; others are passed over, and None.
+        known: Names of fields of `MinedPair`, `AlignedPair` or `ScoredPair`, and values; others are passed
+            over, and None.
     """
-    kind = MinedPair if known.get("source_document") is None else AlignedPair
+    kind: type[MinedPair | AlignedPair | ScoredPair] = MinedPair
+    if known.get("source_document") is not None:
+        kind = AlignedPair
+    elif known.get("probability") is not None:
+        kind = ScoredPair
     fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
     if "score" not in fields:
         return PlainPair(source, target)

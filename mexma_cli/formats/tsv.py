@@ -20,6 +20,7 @@ from mexma_cli.formats.bitext import (
     PlainPair,
     RawText,
     Record,
+    ScoredPair,
     bitext_format,
     one_field,
     pair_of,
@@ -42,7 +43,7 @@ _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
-_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair)}
+_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair)}
 """By the number of columns: the pairs of which all is written that is known."""
 _OTHERS = {
     begun: f"it looks like {name}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
@@ -244,7 +245,9 @@ def _scored(line: str, columns: int, where: str) -> Pair:
     if kind is not None:
         names = kind._fields[3:]
         known = {name: parsed(name, text) for name, text in zip(names, fields[3:], strict=True)}
-        if len(fields) == columns or None not in known.values():
+        # A fourth field that is no number is a tab in quotes.
+        certain = len(fields) == columns and kind is not ScoredPair
+        if certain or None not in known.values():
             return pair_of(known | {"score": score}, *_unquoted(fields[1:3], line, fits=True))
     # A tab more than in the first line may be in quotes.
     source, target = _sides(line.partition("\t")[2], where)

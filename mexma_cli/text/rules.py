@@ -86,6 +86,7 @@ RULES = {
         Rule("ratio", "one side is more than {} times as long as the other", of="pair", limit=3),
         Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
         Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
+        Rule("probability", "the probability is below {}, or there is none", of="pair", limit=0.5, on=False),
         Rule("excluded", "a sentence of an excluded file, whatever its case and punctuation", of="pair"),
         Rule("copy", "both sides are equal, or nearly (case, numbers, a few letters)", of="pair"),
         Rule("numbers", "share of numbers (in digits) that both sides have below {}", of="pair", limit=0.5),
@@ -244,12 +245,16 @@ class PairRules:
         self._letters = [_LETTERS.get(script or "", 1.0) for script in scripts]
 
     def codes(
-        self, sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] = ()
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        scores: Sequence[float] = (),
+        probabilities: Sequence[float] = (),
     ) -> np.ndarray:
         """The first rule that each of N pairs breaks; sentences are without white space at the ends.
 
         Args:
-            scores: N, or none.
+            scores, probabilities: N, or none.
 
         Returns:
             uint8 [N]: `CODES`; 0 for the pairs that keep all rules.
@@ -274,7 +279,8 @@ class PairRules:
                 ]
                 broken = np.maximum(*lengths) > limit * np.minimum(*lengths)
             elif name in _SCORES:
-                values = np.array(scores)[rows] if len(scores) else np.full(len(rows), np.nan)
+                known = probabilities if name == "probability" else scores
+                values = np.array(known)[rows] if len(known) else np.full(len(rows), np.nan)
                 broken = _SCORES[name](values, limit)
             else:
                 breaks = _PAIRS[name]
@@ -300,6 +306,7 @@ _PAIRS: dict[str, Callable[[str, str, float], bool]] = {
 _SCORES: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "low-score": lambda scores, limit: ~(scores >= limit),
     "high-score": lambda scores, limit: scores > limit,
+    "probability": lambda probabilities, limit: ~(probabilities >= limit),
 }
 
 _Breaks = Callable[[Sequence[str], Characters, float], np.ndarray]

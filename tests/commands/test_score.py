@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 
 
 @pytest.fixture
@@ -138,3 +138,48 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         done = fails(run("score", *arguments, *options), code, message)
         assert "embedding" not in done.stderr
     assert not list(tmp_path.glob("out*"))
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Translations of the demo as a file of pairs, every fourth with the target of the next such pair."""
+    lines = (Path(__file__).parents[2] / "examples/spa-eng/gold.tsv").read_text("utf-8").splitlines()[:240]
+    pairs = [line.split("\t") for line in lines]
+    others = [target for _, target in pairs[::4]]
+    for place, other in enumerate([*others[1:], others[0]]):
+        pairs[4 * place][1] = other
+    path = tmp_path_factory.mktemp("noisy") / "pairs.tsv"
+    return write(path, *map("\t".join, pairs), "Hola.\t")
+
+
+def test_probabilities_tell_translations(noisy: Path, tmp_path: Path) -> None:
+    options = ("--model", "mini", "--probability")
+    scored = ok(run("score", noisy, *options)).stdout.splitlines()
+    rows = [line.split("\t") for line in scored]
+    plain = ok(run("score", noisy, "--model", "mini")).stdout.splitlines()
+    assert ["\t".join(row[:3]) for row in rows] == plain
+    right = np.array([float(row[3]) > 0.5 for row in rows[:-1]])
+    wanted = np.arange(240) % 4 != 0
+    assert not (right & ~wanted).any() and (right == wanted).mean() > 0.85 and rows[-1][3] == "nan"
+    sure = np.array([float(row[3]) for row in rows[:-1]])
+    assert sure.mean() == pytest.approx(0.75, abs=0.15)
+    objects = ok(run("score", noisy, *options, "--json")).stdout.splitlines()
+    read = [json.loads(line) for line in objects]
+    assert [one["probability"] for one in read[:-1]] == [float(row[3]) for row in rows[:-1]]
+    assert read[-1]["probability"] is None
+
+    for name, lines in (("scored.tsv", scored), ("scored.jsonl", objects)):
+        found = write(tmp_path / name, *lines)
+        kept = ok(run("filter", found, "--off", "all", "--on", "probability=0.9")).stdout.splitlines()
+        assert kept == [line for line, one in zip(lines, sure, strict=False) if one >= 0.9]
+        assert 100 < len(kept) < 180
+
+
+def test_a_column_that_is_not_there_is_not_read(noisy: Path) -> None:
+    done = run("filter", noisy, "--on", "probability=0.5")
+    fails(done, 1, "reads a column of probabilities, and these pairs have none", "mexma score --probability")
+
+
+def test_probabilities_are_of_the_bitext_alone(noisy: Path) -> None:
+    for option in (("--scores-only",), ("--background", noisy, noisy)):
+        fails(run("score", noisy, "--probability", *option), 2, f"does not go with {option[0]}")

@@ -36,8 +36,10 @@ log = logging.getLogger(__name__)
 _BATCH = 2000
 _ALONE = 10
 """Batches before other processes are started: for fewer that would take longer."""
-Columns = tuple[list[str], list[str], list[float]]
-"""Sources, targets and scores of N pairs."""
+Columns = tuple[list[str], list[str], list[float], list[float]]
+"""Sources, targets, scores and probabilities of N pairs; nan where there is none."""
+Batch = tuple[list[str | Pair], Columns]
+"""Pairs as they were read, or their lines."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +182,12 @@ def _judged(
     """
     done = 0
     batches = _batches(bitext, as_read)
+    if "probability" in job.limits:
+        batches = _with_probabilities(batches)
     first = batches if job.workers == 1 else islice(batches, _ALONE)
     alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
     with closing(_beside(batches, job, bitext.languages)) as others:
-        for records, (sources, targets, _), codes in chain(alone, others):
+        for records, (sources, targets, *_), codes in chain(alone, others):
             yield Judged(records, sources, targets, codes)
             done += len(records)
             on_progress(done)
@@ -195,18 +199,35 @@ def _judged(
         )
 
 
-def _batches(bitext: Bitext, as_read: bool) -> Iterator[tuple[list[str | Pair], Columns]]:
+def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
     while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
             [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
         )
-        scores = [getattr(pair, "score", np.nan) for _, pair in batch]
+        scores, probabilities = (
+            [getattr(pair, name, np.nan) for _, pair in batch] for name in ("score", "probability")
+        )
         records = [pair if line is None or not as_read else line for line, pair in batch]
-        yield records, (sources, targets, scores)
+        yield records, (sources, targets, scores, probabilities)
+
+
+def _with_probabilities(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches, if the pairs of the first have probabilities.
+
+    Raises:
+        MexmaError: They have none.
+    """
+    for place, batch in enumerate(batches):
+        if not place and np.isnan(batch[1][-1]).all():
+            raise MexmaError(
+                "the rule probability reads a column of probabilities, and these pairs have none",
+                "`mexma score --probability` adds it; where the score itself is one: --on low-score=0.5",
+            )
+        yield batch
 
 
 def _beside(
-    batches: Iterator[tuple[list[str | Pair], Columns]], job: FilterJob, spoken: tuple[str, str]
+    batches: Iterator[Batch], job: FilterJob, spoken: tuple[str, str]
 ) -> Generator[tuple[list[str | Pair], Columns, np.ndarray]]:
     """Batches in their order, with the codes of their pairs, which several processes find."""
     first = next(batches, None)

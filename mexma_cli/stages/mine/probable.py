@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from mexma_cli.classifier.model import bundled, bytes_for, probable
+from mexma_cli.classifier.model import Classifier, bundled, bytes_for, probable
 from mexma_cli.classifier.pairs import known_of
 from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
@@ -103,14 +103,21 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
     Raises:
         MexmaError: The temporary disk is full, or a store or a file of neighbours is damaged.
     """
+    classifier, embed = classifier_for(stores)
+    known = known_of(sides, (stores[0].sentences, stores[1].sentences), embed)
+    return probable(classifier, sides, known).cut("max", settings.least)
+
+
+def classifier_for(stores: StorePair) -> tuple[Classifier, Embed | None]:
+    """The classifier for two stores, and what embeds their words; None where it does not look at them, which
+    is said."""
     embed = _embedder(stores)
     if embed is None:
         log.warning(
             "the classifier was trained with the vectors of mini, these are of %s: words are not compared",
             stores[0].manifest.encoder,
         )
-    known = known_of(sides, (stores[0].sentences, stores[1].sentences), embed)
-    return probable(bundled()["words" if embed else "text"], sides, known).cut("max", settings.least)
+    return bundled()["words" if embed else "text"], embed
 
 
 def _embedder(stores: StorePair) -> Embed | None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, one_field, open_pairs
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ScoredPair, one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, dots
 from mexma_cli.knn.units import directed
 from mexma_cli.languages import UNSTATED, known
@@ -26,6 +27,7 @@ from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.score.probable import line_probabilities
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.amounts import shortest
@@ -51,6 +53,8 @@ class Scored:
     """Other lines with a vector that is zero or not a number."""
     fewest: int
     """Sentences on the smaller side of the background."""
+    probabilities: np.ndarray | None = None
+    """float32 [lines], that a pair is a translation, nan where there is none; None: not asked for."""
 
 
 def score(
@@ -59,6 +63,7 @@ def score(
     settings: ScoreSettings = ScoreSettings(),
     *,
     background: StorePair | None = None,
+    probability: bool = False,
     on_progress: Progress | None = None,
 ) -> Scored:
     """Score row n of the source against row n of the target.
@@ -70,6 +75,7 @@ def score(
     Args:
         source, target: as many rows on either side.
         background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
+        probability: Find probabilities, too; not with a background.
 
     Raises:
         MexmaError: other numbers of rows, or stores of different encoders or dimensions.
@@ -89,15 +95,22 @@ def score(
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
     fewest = settings.k
-    if MARGINS[settings.margin].uses_neighbourhoods and wanted.any():
-        source_mean, target_mean, fewest = _neighbourhoods(
+    probabilities = np.full(source.rows, np.nan, np.float32) if probability else None
+    if background is None and wanted.any() and (MARGINS[settings.margin].uses_neighbourhoods or probability):
+        near, fewest = _nearest((source, target), wanted, settings.k, on_progress)
+        source_mean, target_mean = means(near)
+        if probability:
+            known = np.where(wanted, cosines, np.float32(np.nan))
+            probabilities = line_probabilities((source, target), near, known)
+    elif background is not None and wanted.any():
+        source_mean, target_mean, fewest = _in_background(
             (source, target), wanted, background, settings.k, on_progress
         )
     scores = margin_of(cosines, source_mean, target_mean, settings.margin)
     scores[~wanted] = np.nan
     for store in (source, target, *others):
         store.check_unchanged()
-    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest)
+    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest, probabilities)
 
 
 def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
@@ -120,31 +133,38 @@ def units(vectors: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _neighbourhoods(
-    pair: StorePair,
-    wanted: np.ndarray,
-    background: StorePair | None,
-    k: int,
-    on_progress: Progress | None,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Mean cosines of the neighbourhoods of the wanted rows of both sides, float32 [rows] each, and the
-    number of sentences on the background's smaller side."""
-    source, target = pair
-    others = background or pair
-    keeps = [filter_rows(store)[0] for store in others]
-    for store, keep in zip(others, keeps, strict=True):
+def _sentences_of(pair: StorePair) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of both sides neighbourhoods are made of, bool [rows] each."""
+    keeps = filter_rows(pair[0])[0], filter_rows(pair[1])[0]
+    for store, keep in zip(pair, keeps, strict=True):
         if not keep.any():
             raise MexmaError(f"{store.manifest.source.path} has no sentence to make a neighbourhood of")
-    fewest = int(min(keep.sum() for keep in keeps))
-    if background is not None:
-        passes = [knn(source, others[1], k, keep_x=wanted, keep_y=keeps[1], on_progress=on_progress)]
-        passes.append(knn(target, others[0], k, keep_x=wanted, keep_y=keeps[0], on_progress=on_progress))
-        return means(passes[0])[0], means(passes[1])[0], fewest
-    both = knn(source, target, k, keep_x=keeps[0], keep_y=keeps[1], on_progress=on_progress)
+    return keeps
+
+
+def _nearest(
+    pair: StorePair, wanted: np.ndarray, k: int, on_progress: Progress | None
+) -> tuple[Neighbours, int]:
+    """The neighbours of the wanted rows of both sides, and the number of sentences on the smaller side."""
+    keeps = _sentences_of(pair)
+    both = knn(*pair, k, keep_x=keeps[0], keep_y=keeps[1], on_progress=on_progress)
     arrays = (both.forward_scores, both.forward_ids), (both.backward_scores, both.backward_ids)
     for side, found in enumerate(arrays):
         fill_repeated(*found, pair[side], pair[1 - side], wanted & ~keeps[side], keeps[1 - side], k)
-    return *means(both), fewest
+    return both, int(min(keeps[0].sum(), keeps[1].sum()))
+
+
+def _in_background(
+    pair: StorePair, wanted: np.ndarray, background: StorePair, k: int, on_progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Mean cosines of the neighbourhoods of the wanted rows of both sides, float32 [rows] each, and the
+    number of sentences on the background's smaller side."""
+    keeps = _sentences_of(background)
+    passes = [
+        knn(own, background[1 - side], k, keep_x=wanted, keep_y=keeps[1 - side], on_progress=on_progress)
+        for side, own in enumerate(pair)
+    ]
+    return means(passes[0])[0], means(passes[1])[0], int(min(keeps[0].sum(), keeps[1].sum()))
 
 
 def scored_lines(
@@ -154,15 +174,16 @@ def scored_lines(
     scores_only: bool = False,
     as_json: bool = False,
 ) -> Iterator[Chunk]:
-    """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, the scores alone, or an
-    object with these names."""
+    """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
+    is known; the scores alone; or an object with these names."""
     scores = shortest(scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return
-    rows = zip(scores, source.sentences(), target.sentences(), strict=True)
+    more = [] if scored.probabilities is None else [shortest(scored.probabilities)]
+    rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
     if as_json:
-        yield from object_lines({"score": score, "source": x, "target": y} for score, x, y in rows)
+        yield from object_lines(dict(zip(ScoredPair._fields, row, strict=False)) for row in rows)
     else:
         yield from tsv_lines(rows)
 
