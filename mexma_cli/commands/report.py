@@ -28,7 +28,8 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
     """Compare training runs, or make a page of evaluation results.
 
     RUN is the folder of `mexma train`, or its log.jsonl; it may still be training. The table has the first,
-    best and last loss, each loss term, the dev score and the speed of every phase.
+    best and last loss, each loss term, the dev score and the speed of every phase. Of runs that differ in the
+    seed alone, a second table has means with their 95% intervals.
 
     RESULT is a file that `mexma eval ... -o FILE.json` wrote. The page compares encoders on the same data, in
     tables and charts with the published numbers, and needs no other file.
@@ -94,7 +95,7 @@ def _instead(path: Path) -> str:
 
 
 def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
-    from mexma_cli.reporting import curves
+    from mexma_cli.reporting import curves, seeds
     from mexma_cli.reporting.curve_plot import FORMATS, draw_curves
     from mexma_cli.reporting.plot import check_plottable
     from mexma_cli.text.writing import prepare_output
@@ -103,12 +104,20 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
         check_plottable(output, FORMATS)
         prepare_output(output)
     runs = curves.read_runs(paths)
+    groups = seeds.by_seed(paths, runs)
     if output is not None:
         draw_curves(output, runs)
     if as_json:
-        click.echo(json.dumps({"runs": [curves.summary(run) for run in runs]}, ensure_ascii=False))
-    else:
-        click.echo("\n".join(aligned(curves.table(runs), names=3 if len(runs) > 1 else 2)))
+        found = {
+            "runs": [curves.summary(run) for run in runs],
+            "seeds": [seeds.summary(group) for group in groups],
+        }
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return
+    click.echo("\n".join(aligned(curves.table(runs), names=3 if len(runs) > 1 else 2)))
+    if groups:
+        click.echo("\nmean over seeds, with the 95% interval of Student's t")
+        click.echo("\n".join(aligned(seeds.table(groups), names=3)))
 
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:

@@ -1,4 +1,7 @@
-"""The recipes of TR, TR+TLM, DAP and CLFT take steps, and what they cannot train on is refused by name."""
+"""Every recipe of an encoder takes steps in the small, and what it cannot train on is refused by name.
+
+The recipes of decomposers are in test_decompose.py.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,17 @@ from mexma_cli.stages.train.train import train
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.examples import demo_pairs
 
-RECIPES = [name for name in shipped() if name.startswith("systems/") and isinstance(load_any(name), Recipe)]
+ALL = [name for name in shipped() if isinstance(load_any(name), Recipe)]
+RECIPES = [name for name in ALL if name.startswith("systems/")]
 TERMS = {
     "contrastive": {"contrastive"},
     "dap": {"contrastive", "rtl"},
     "clft": {"anchor", "cross"},
     "bag": {"contrastive"},
+    "mexma": {"unmask_source", "unmask_target"},
 }
+WEIGHTS = {"alpha": "alignment", "gamma": "koleo", "contrastive": "contrastive", "tlm": "tlm"}
+"""Keys of an objective, and the term that is there if the key has a value."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +60,8 @@ def starts(masked_lms: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     encoder.save(e5)
     return {
         "FacebookAI/xlm-roberta-base": masked_lms["xlm-roberta"],
+        "FacebookAI/xlm-roberta-large": masked_lms["xlm-roberta"],
+        "mini": masked_lms["xlm-roberta"],
         "google-bert/bert-base-multilingual-cased": masked_lms["bert"],
         "intfloat/e5-base-v2": e5,
     }
@@ -73,12 +82,14 @@ def small(pairs: Path, starts: dict[str, Path], tmp_path: Path) -> Small:
             start = starts[recipe.encoder.start]
         languages = ["spa_Latn", "fra_Latn"]
         corpus = {"name": "pairs", "format": "tsv", "path": "{lang}.tsv", "languages": languages}
-        store = pairs / f"data-{start.name if start else 'new'}"
+        words, negatives = getattr(recipe.encoder.tokenizer, "words", 0), recipe.data.negatives
+        store = pairs / "-".join(map(str, ("data", start.name if start else "new", words, negatives)))
         data = {"root": str(pairs), "store": str(store), "max_tokens": 32, "corpora": [corpus]}
+        data["negatives"] = negatives
         raw |= {"run": str(tmp_path / run), "data": data, "dev": None}
         if start is None:
             raw["encoder"]["new"] |= {"layers": 1, "width": 32, "heads": 2, "ffn": 32}
-            raw["encoder"]["tokenizer"]["vocabulary"] = 400
+            raw["encoder"]["tokenizer"] |= {"vocabulary": 400, "words": min(words, 150)}
         else:
             raw["encoder"]["from"] = str(start)
         for phase in raw["phases"]:
@@ -104,7 +115,10 @@ def records(run: Path) -> list[Raw]:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if "ablations" in name else ()) for name in RECIPES],
+    [
+        pytest.param(name, marks=() if name in RECIPES and "ablations" not in name else pytest.mark.slow)
+        for name in ALL
+    ],
 )
 def test_every_recipe_takes_three_steps(name: str, small: Small, tmp_path: Path) -> None:
     recipe = prepared(small(name))
@@ -115,7 +129,9 @@ def test_every_recipe_takes_three_steps(name: str, small: Small, tmp_path: Path)
     ]
     for record in log:
         (phase,) = (phase for phase in recipe.phases if phase.name == record["phase"])
-        expected = TERMS[phase.objective.name] | ({"tlm"} if getattr(phase.objective, "tlm", None) else set())
+        weights = phase.objective.model_dump()
+        expected = TERMS[phase.objective.name] | {term for key, term in WEIGHTS.items() if weights.get(key)}
+        expected |= {"hard_negatives"} if weights.get("hard_negatives") else set()
         assert set(record["terms"]) == expected
         assert math.isfinite(record["loss"]) and record["gradient_norm"] > 0
     encoder = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
