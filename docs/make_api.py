@@ -23,7 +23,7 @@ functions do what the commands of their names do. A mistake in what was given is
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "take", "blocks", "verify"],
-    "SentenceEncoder": ["load", "embed", "save"],
+    "SentenceEncoder": ["load", "embed", "encode", "save", "push_to_hub"],
 }
 """Of the classes: what a user calls."""
 SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from mexma_cli.encoder.loading.folder import (
     locate,
     written_aside,
 )
-from mexma_cli.encoder.loading.hub import pinned
+from mexma_cli.encoder.loading.hub import is_id, pinned, upload
 from mexma_cli.encoder.loading.library import load_by_library, with_code
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import is_only_ours, load_modules, save_modules
@@ -37,7 +38,7 @@ from mexma_cli.encoder.loading.settings import (
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.bag import Bag, StaticBag, is_bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, STATIC, Pooling
-from mexma_cli.encoder.model.library import KIND, LibraryModel
+from mexma_cli.encoder.model.library import BATCH, KIND, LibraryModel
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
@@ -87,6 +88,7 @@ class SentenceEncoder:
         trained: Training pairs and dev errors of its languages, as far as its folder has them.
         precision: Of `embed`: `float32`, `bfloat16` or `float16`. On a processor, sums, residuals and norms
             are float32, and a bag of embeddings is computed in float64.
+        batch_size: Sentences that are computed together, at most; None: a budget of tokens decides.
         language: FLORES-200 code of the text, for an encoder that takes it (`set_language`).
         truncated: Number of sentences cut since the encoder was loaded.
 
@@ -120,6 +122,7 @@ class SentenceEncoder:
         self.prefix = ""
         self.prompts: Mapping[str, str] = {}
         self._kept: int | None = None
+        self.batch_size: int | None = None
         self.languages: tuple[str, ...] = ()
         self.trained: Mapping[str, trained.Trained] = {}
         self.precision = "float32"
@@ -535,6 +538,67 @@ class SentenceEncoder:
                     on_progress(len(rows), sum(len(tokens[row]) for row in rows))
         return vectors
 
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray | torch.Tensor:
+        """`embed` by the names of sentence-transformers' `encode`.
+
+        Args:
+            sentences: N strings; or one, whose vector alone is returned.
+            prompt_name: One of `prompts`, in place of `prefix`; `prompt`, if given, is taken instead.
+            prompt: Text before every sentence.
+            batch_size: Sentences that are computed together, at most; None: a budget of tokens decides.
+            show_progress_bar: Show a bar on stderr.
+            convert_to_tensor: Return a tensor of torch.
+            normalize_embeddings: Make vectors of length 1.
+            truncate_dim: Keep the first numbers of vectors.
+
+        Returns:
+            float32 [N, dim], or [dim] of one sentence.
+
+        Raises:
+            MexmaError: As `embed`, `prompted` and `truncate`; or a batch of no sentences.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise MexmaError(f"a batch of {batch_size} sentences is none")
+        before = self.prefix, self._kept, self.batch_size
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        try:
+            if prompt is not None:
+                self.prefix = prompt
+            elif prompt_name is not None:
+                if prompt_name not in self.prompts:
+                    raise MexmaError(
+                        f"{self.name!r} has no prompt of the name {prompt_name!r}",
+                        f"it has {', '.join(self.prompts) or 'none'}",
+                    )
+                self.prefix = self.prompted(prompt_name)
+            if truncate_dim is not None:
+                self.truncate(truncate_dim)
+            self.batch_size = batch_size
+            from tqdm import tqdm
+
+            with tqdm(total=len(texts), unit="sentence", disable=not show_progress_bar) as bar:
+                vectors = self.embed(texts, on_progress=lambda done, _: bar.update(done))
+        finally:
+            self.prefix, self._kept, self.batch_size = before
+        if normalize_embeddings:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        found = vectors[0] if isinstance(sentences, str) else vectors
+        if not convert_to_tensor:
+            return found
+        import torch
+
+        return torch.from_numpy(found)
+
     def _prepare(self) -> None:
         """Make an engine with the current weights, or put the model in evaluation mode if no engine fits."""
         if self.precision == "float32" and self.is_bag:
@@ -565,7 +629,8 @@ class SentenceEncoder:
             return
         if isinstance(self._engine, LibraryModel):
             low = self.on_cpu and self.precision == "bfloat16"
-            yield from self._engine.embed(sentences, self.prefix, self.max_tokens, low)
+            size = self.batch_size or BATCH
+            yield from self._engine.embed(sentences, self.prefix, (self.max_tokens, size), low)
             return
         import torch
 
@@ -578,6 +643,8 @@ class SentenceEncoder:
             yield empty, self.finish(np.zeros((len(empty), width), np.float32))
         budget = TOKENS_PER_BATCH if self.on_cpu else GPU_TOKENS_PER_BATCH
         batches = [there[rows] for rows in by_token_budget(lengths[there], budget)]
+        most = self.batch_size or max(1, len(tokens))
+        batches = [rows[at : at + most] for rows in batches for at in range(0, len(rows), most)]
         parts = ([tokens[row] for row in rows] for rows in batches)
         # on the device once for all batches
         moved = None if extra is None else torch.from_numpy(extra).to(self.device)
@@ -685,6 +752,36 @@ class SentenceEncoder:
                 trained.write(aside, self.trained)
             if self.languages:
                 card.write(aside, self.languages, self.trained)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        private: bool = False,
+        dtype: str = "float32",
+        message: str = "A sentence encoder, written by mexma",
+    ) -> str:
+        """Upload what `save` writes, the model card included, to a repository of the Hugging Face hub.
+
+        The repository is made if it is not there. huggingface_hub's own login counts (`hf auth login`).
+
+        Args:
+            repository: `owner/name`.
+            private: Whether a new repository is private.
+            dtype: As for `save`.
+            message: Of the commit.
+
+        Returns:
+            The name to load it by, with its commit: `owner/name@COMMIT`.
+
+        Raises:
+            MexmaError: As `save`; or the hub refuses it, or cannot be reached.
+        """
+        if not is_id(repository) or "@" in repository:
+            raise MexmaError(f"{repository!r} is no repository of the hub", "it is written owner/name")
+        with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
+            self.save(Path(folder) / "encoder", dtype)
+            return upload(Path(folder) / "encoder", repository, private, message)
 
     def save_transformer(self, where: Path, dtype: str) -> torch.dtype:
         """Write everything but the card, the pooling and the modules, into an existing folder.

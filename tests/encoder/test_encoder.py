@@ -234,3 +234,35 @@ def test_a_device_that_is_not_there(tiny_encoder: Path) -> None:
     with pytest.raises(MexmaError, match="no device 'cuda:99' on this machine") as caught:
         SentenceEncoder.load(str(tiny_encoder), "cuda:99")
     assert caught.value.hint == "use --device cpu"
+
+
+def test_encode_is_that_of_sentence_transformers(
+    tiny_encoder: Path, sentences: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    theirs = library.SentenceTransformer(str(tiny_encoder), device="cpu", prompts={"query": "query: "})
+    encoder = SentenceEncoder.load(tiny_encoder, "cpu")
+    encoder.prompts = {"query": "query: "}
+    texts = [*sentences["fra"], ""]
+    for how in (
+        {},
+        {"prompt_name": "query"},
+        {"prompt": "clue: "},
+        {"normalize_embeddings": True, "truncate_dim": 8},
+        {"batch_size": 3, "show_progress_bar": False},
+        {"convert_to_tensor": True},
+    ):
+        ours, expected = encoder.encode(texts, **how), theirs.encode(texts, **how)
+        assert type(ours) is type(expected)
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(expected), atol=1e-5)
+        one = encoder.encode(texts[0], **how)
+        np.testing.assert_allclose(np.asarray(one), np.asarray(expected)[0], atol=1e-5)
+    assert (encoder.prefix, encoder.dim, encoder.batch_size) == ("", 32, None)
+    capfd.readouterr()
+    encoder.encode(texts, show_progress_bar=True)
+    assert "9/9" in capfd.readouterr().err
+    assert encoder.encode([]).shape == (0, 32)
+    with pytest.raises(MexmaError, match="has no prompt of the name 'passage'"):
+        encoder.encode(texts, prompt_name="passage")
+    with pytest.raises(MexmaError, match="a batch of 0 sentences is none"):
+        encoder.encode(texts, batch_size=0)

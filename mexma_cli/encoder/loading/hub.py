@@ -101,6 +101,28 @@ def fetch(name: str, trust_remote_code: bool = False) -> Path:
     return where
 
 
+def upload(folder: Path, repository: str, private: bool, message: str) -> str:
+    """Make a folder's files those of a repository, which is made if need be: its name and the commit.
+
+    Raises:
+        MexmaError: The hub refuses it, or cannot be reached.
+    """
+    from huggingface_hub import HfApi, constants
+
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # as in `fetch`
+    try:
+        api = HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        done = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message)
+    except Exception as error:  # as in `fetch`
+        log.debug("%s: %s", repository, error)
+        raise MexmaError(
+            f"{repository!r} cannot be uploaded: {' '.join(str(error).split())[:120]}",
+            "check the name, the network, and the login (`hf auth login`)",
+        ) from None
+    return f"{repository}@{done.oid}"
+
+
 def fetch_code(repository: str, revision: str) -> Path:
     """A folder with the Python files of a repository at a commit.
 

@@ -109,17 +109,19 @@ class LibraryModel(LazyTransformer):
         self._library.to(device=device, dtype=dtype)
 
     def embed(
-        self, sentences: Sequence[str], prompt: str, max_tokens: int, low: bool
+        self, sentences: Sequence[str], prompt: str, sizes: tuple[int, int], low: bool
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and their vectors, float32.
 
         Args:
             prompt: Before every sentence.
+            sizes: Tokens that a sentence is cut to, and sentences that are padded to one length.
             low: Compute products in bfloat16, on a processor.
         """
         import torch
 
         library: Any = self._library
+        max_tokens, batch = sizes
         if library.max_seq_length is not None and library.max_seq_length > max_tokens:
             library.max_seq_length = max_tokens
         order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
@@ -127,5 +129,5 @@ class LibraryModel(LazyTransformer):
             rows = order[start : start + _TOGETHER]
             texts = [sentences[row] for row in rows]
             with torch.autocast("cpu", torch.bfloat16, enabled=low):
-                found = library.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
+                found = library.encode(texts, prompt=prompt, batch_size=batch, show_progress_bar=False)
             yield rows, np.asarray(found, np.float32)
