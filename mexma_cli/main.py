@@ -294,10 +294,13 @@ class _LogFile(logging.FileHandler):
         super().emit(record)
 
     def begin(self) -> None:
-        """Write the command, once."""
+        """Write the command, once, and bring it to the disk: after a power cut, the file is still a log."""
         if not self._begun:
             self._begun = True
             super().emit(logging.makeLogRecord({"msg": shlex.join(["mexma", *sys.argv[1:]])}))
+            if self.stream is not None:  # it is closed when the disk is full
+                with suppress(OSError):  # a pipe or a device
+                    os.fsync(self.stream.fileno())
 
     def handleError(self, record: logging.LogRecord) -> None:
         """The disk is full: say so once, and go on without."""

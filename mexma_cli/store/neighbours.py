@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -86,6 +86,8 @@ class NeighbourManifest(Frozen):
     """`exact`, or the FAISS factory string of an approximate index."""
     recall: float | None
     """Measured share of the exact neighbours that were found; None where all were."""
+    asked: dict[str, Any] = Field(default_factory=dict)
+    """The settings that decide what an index finds, as they were given; empty without one."""
     source: SearchedStore
     target: SearchedStore
     files: tuple[File, ...]
@@ -144,10 +146,18 @@ class NeighbourStore:
                 _AGAIN,
             )
 
-    def differences(self, source: EmbeddingStore, target: EmbeddingStore, k: int, index: str) -> list[str]:
-        """In words, how these neighbours differ from those that a search would find now."""
-        settings = (("k", self.manifest.k, k), ("index", self.manifest.index, index))
-        found = [f"{name}: {there} there, {now} now" for name, there, now in settings if there != now]
+    def differences(
+        self, source: EmbeddingStore, target: EmbeddingStore, settings: dict[str, Any]
+    ) -> list[str]:
+        """In words, how these neighbours differ from those that a search would find now.
+
+        Args:
+            settings: `k`, `index`, and with one what else is in `asked` of the manifest.
+        """
+        there = {"k": self.manifest.k, "index": self.manifest.index} | self.manifest.asked
+        names = there | settings if there["index"] == settings["index"] else ("k", "index")
+        both = [(name, there.get(name), settings.get(name)) for name in names]
+        found = [f"{name}: {kept} there, {now} now" for name, kept, now in both if kept != now]
         for side, store in self._others(source, target):
             anew = side.path == str(store.path)
             found.append(f"{side.path} was made anew" if anew else f"of {side.path} there, {store.path} now")
@@ -268,8 +278,7 @@ class NeighbourWriter:
         )
         write_json_atomic(folder / MANIFEST, manifest.model_dump(mode="json"))
         commit(self.path, own=_OWN)
-        for gone in (folder, self.part / PROGRESS):  # in this order: see `kept_already` in stages/knn
-            remove(gone)
+        remove(self.part / PROGRESS)
         return NeighbourStore.open(self.path)
 
     def __exit__(self, *_: object) -> None:

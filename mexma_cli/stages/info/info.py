@@ -170,7 +170,7 @@ def _neighbours(where: Path) -> Info:
     with info.checking():
         store = NeighbourStore.open(where)
         info.facts = store.manifest.model_dump(
-            mode="json", exclude={"kind", "files", "argv"}, exclude_none=True
+            mode="json", exclude={"kind", "files", "argv", "asked"}, exclude_none=True
         )
         info.facts["argv"] = " ".join(store.manifest.argv)
         store.verify()

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import PROGRESS, clear, partial
+from mexma_cli.files import clear
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.knn import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
-from mexma_cli.stages.knn.search import SearchResult, check_memory, journal_in, search
+from mexma_cli.stages.knn.search import SearchResult, asked_of_index, check_memory, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.neighbours import (
@@ -69,6 +69,7 @@ def find_neighbours(
             *map(_side, stores, names, counts),
             k=k,
             argv=tuple(argv),
+            asked=asked_of_index(settings),
             **found.facts(),
         )
 
@@ -76,8 +77,7 @@ def find_neighbours(
 def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> bool:
     """Whether the neighbours that a search in these inputs would find are at a path already, whole.
 
-    That is not known of texts, which would have to be embedded for it. The manifest does not say which recall
-    an index was asked for; it is known of a search that was killed at its very end, by its journal.
+    That is not known of texts, which would have to be embedded for it.
 
     Raises:
         MexmaError: Neighbours of another search are there, or they are damaged.
@@ -85,15 +85,12 @@ def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> b
     if not (is_neighbours(path) and all(map(is_store, inputs))):
         return False
     store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
-    if differences := store.differences(source, target, settings.k, settings.index):
+    wanted = {"k": settings.k, "index": EXACT} | asked_of_index(settings)
+    if differences := store.differences(source, target, wanted):
         raise MexmaError(
             f"{path} is there already, of another search: {'; '.join(differences)}",
             "--overwrite makes it anew, or name another output",
         )
-    if settings.index != EXACT:
-        if not (partial(path) / PROGRESS).is_file():
-            return False
-        journal_in(partial(path), (source, target), settings.k, settings)
     store.verify()
     clear(path)
     return True

@@ -219,9 +219,13 @@ def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings
         "target": content_checksum(stores[1]),
         "k": k,
     }
-    if settings.index != EXACT:  # all that decides what an index finds
-        wanted |= {"index": settings.index, "recall": settings.recall, "memory": settings.memory}
-    return FileJournal(folder, wanted)
+    return FileJournal(folder, wanted | asked_of_index(settings))
+
+
+def asked_of_index(settings: SearchSettings) -> dict[str, Any]:
+    """All settings that decide what an index finds; empty without one."""
+    names = ("index", "recall", "memory") if settings.index != EXACT else ()
+    return {name: getattr(settings, name) for name in names}
 
 
 def journal_beside(

@@ -125,8 +125,13 @@ class TestInterrupted:
             find_neighbours(stores, path, settings)
         monkeypatch.undo()
         assert path.exists() and [part.name for part in tmp_path.glob("*.partial")] == ["a.knn.partial"]
-        assert kept_already(path, [store.path for store in stores], settings)
-        assert not list(tmp_path.glob("*.partial"))
+        for _ in range(2):  # also where it was killed when no more than its end was left to do
+            assert kept_already(path, [store.path for store in stores], settings)
+            assert not list(tmp_path.glob("*.partial"))
+        other = settings.model_copy(update={"recall": 0.5, "memory": 10**10})
+        if index != "exact":  # which finds all, and the same in any memory
+            with pytest.raises(MexmaError, match=r"recall: 0\.95 there, 0\.5 now; memory: None there"):
+                kept_already(path, [store.path for store in stores], other)
 
     def test_another_search_does_not_go_on_with_it(self, stores: StorePair, tmp_path: Path) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)
