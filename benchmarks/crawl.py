@@ -304,8 +304,10 @@ def _grams(text: str) -> set[str]:
 class Measured:
     """The steps of one crawl, each with what is printed of it."""
 
-    def __init__(self, texts: Documents, both: set[str]) -> None:
-        self.sides = [Truth([pair[side] for name in texts for pair in texts[name]]) for side in (0, 1)]
+    def __init__(self, texts: Documents, both: set[str], codes: Sequence[str]) -> None:
+        sides: list[list[str]] = [[pair[side] for name in texts for pair in texts[name]] for side in (0, 1)]
+        # Notices are translations of each other, too, which nobody looks for.
+        self.sides = [Truth([*side, *NOTICES[code]]) for side, code in zip(sides, codes, strict=True)]
         places = [name in both for name in texts for _ in texts[name]]
         self.wanted = {place for place, is_wanted in enumerate(places) if is_wanted}
         self.rows: dict[str, str] = {"pairs in documents on both sides": f"{len(self.wanted):,}"}
@@ -402,7 +404,7 @@ def crawl(data: Path, code: str, folder: Path) -> list[Measured]:
                 write_clean(inputs[-1] / "dump.jsonl.gz", own)
             else:
                 write_crawl(inputs[-1], own, name, others)
-        measured = Measured(texts, set(texts) - only[0] - only[1])
+        measured = Measured(texts, set(texts) - only[0] - only[1], codes)
         measure(folder / kind, inputs, codes, measured)
         found.append(measured)
     return found

@@ -30,9 +30,7 @@ def command(texts: tuple[Path, ...], settings: RuleSettings, output: Path | None
 
     from mexma_cli.commands.inputs import refuse_inputs
     from mexma_cli.text.identify import flores, identifier
-    from mexma_cli.text.kinds import sentences_only
-    from mexma_cli.text.lines import lines_of, read_pieces
-    from mexma_cli.text.names import label_of
+    from mexma_cli.text.lines import read_sentences
     from mexma_cli.text.writing import Chunk, prepare_output, write_chunks
 
     outputs = [] if output is None or str(output) == "-" else [output]
@@ -42,11 +40,7 @@ def command(texts: tuple[Path, ...], settings: RuleSettings, output: Path | None
     if model is None:
         raise click.UsageError("--lid none tells no languages: name another, or a --lid-model.")
 
-    def lines_in(text: Path) -> Iterator[str]:
-        where = label_of(text)
-        return lines_of(sentences_only(read_pieces(text, where), where), where)
-
-    lines = chain.from_iterable(map(lines_in, texts or (Path("-"),)))
+    lines = chain.from_iterable(map(read_sentences, texts or (Path("-"),)))
 
     def identified() -> Iterator[Chunk]:
         while batch := list(islice(lines, 1 << 12)):

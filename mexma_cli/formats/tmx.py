@@ -29,7 +29,9 @@ from mexma_cli.formats.bitext import (
 from mexma_cli.formats.tags import NO_SIDE, AmbiguousError, Side, as_codes, choose
 from mexma_cli.formats.tsv import parsed, shortened, shown
 from mexma_cli.languages import UNSTATED, known
+from mexma_cli.text.encodings import encoding_of
 from mexma_cli.text.lines import LINE_LIMIT
+from mexma_cli.text.pages import is_utf8
 from mexma_cli.text.unspaced import unwrapped
 
 if TYPE_CHECKING:
@@ -199,12 +201,14 @@ class _Reader:
         while len(start) < _START and b"?>" not in start and (piece := next(pieces, b"")):
             start += piece
         utf16 = next((codec for begun, codec in _UTF16.items() if start.startswith(begun)), None)
+        stated = encoding_of(start)
         for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             start = start.removeprefix(mark)
         if utf16 is None:
             start = start.lstrip()  # nothing may be before a declaration of XML
         declared = None if utf16 else _DECLARED.match(start)
-        encoding = utf16 or (declared[1].decode("latin-1") if declared else "utf-8")
+        unsaid = stated if stated and not is_utf8(start, stated) else "utf-8"
+        encoding = utf16 or (declared[1].decode("latin-1") if declared else unsaid)
         # A declaration that can be read as it is here does not stand in UTF-16.
         self._encoding = "UTF-8" if not utf16 and encoding.lower().startswith("utf-16") else encoding
         decoder = self._decoder(self._encoding)
@@ -252,7 +256,7 @@ class _Reader:
         except UnicodeError as error:
             self._fail(
                 f"not in {self._encoding} ({getattr(error, 'reason', error)})",
-                'the first line states the encoding: <?xml version="1.0" encoding="windows-1252"?>',
+                'the first line states it, <?xml version="1.0" encoding="windows-1252"?>, or else --encoding',
             )
 
     def _fail(self, message: str, hint: str | None = None) -> NoReturn:

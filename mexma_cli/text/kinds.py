@@ -54,7 +54,9 @@ def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     if kind != "text":
         raise MexmaError(
             f"{where} is {kind.upper()}, not a text with one sentence a line",
-            f"`mexma split {shlex.quote(where)} --lang CODE -o sentences.txt` makes one of it",
+            "its text has to be taken out of it first"
+            if kind == "xml"
+            else f"`mexma split {shlex.quote(where)} --lang CODE -o sentences.txt` makes one of it",
         )
     yield from chain([first], pieces)
 

@@ -122,6 +122,16 @@ def read_lines(
     yield from lines_of(read_pieces(path, where), where, digest, ours)
 
 
+def read_sentences(path: str | Path | Member) -> Iterator[str]:
+    """The lines of a file with a sentence a line, as by `read_lines`.
+
+    Raises:
+        MexmaError: Or it is of a kind that is not such (see `kinds.sentences_only`).
+    """
+    where = label_of(path)
+    yield from lines_of(sentences_only(read_pieces(path, where), where), where)
+
+
 def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None, ours: bool = False) -> Iterator[str]:
     """The lines of a text that comes in pieces, as by `read_lines`."""
     for block in _checked_blocks(pieces, where, digest, ours):
@@ -130,7 +140,7 @@ def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None, ours: bool
         if not rows[-1]:
             rows.pop()
         if "\r" in text:
-            rows = [row[:-1] if row.endswith("\r") else row for row in rows]
+            rows = [row.rstrip("\r") for row in rows]
         yield from rows
 
 

@@ -144,7 +144,13 @@ def is_utf8(content: bytes, stated: str) -> bool:
         return True
     text = _utf8(content)
     further = 0 if text is None else len(content) - len(text)
-    return further >= _SURELY_UTF8 or (further > 0 and not stated.startswith(_SEVERAL_BYTES))
+    if not further or further >= _SURELY_UTF8 or not stated.startswith(_SEVERAL_BYTES):
+        return further > 0
+    try:
+        codecs.getincrementaldecoder(stated)().decode(content)
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _utf8(content: bytes) -> str | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, PlainPair, RawText, open_pairs
 from mexma_cli.formats.tmx import Tmx, bcp47
+from mexma_cli.text.encodings import STATED
 from mexma_cli.text.lines import LINE_LIMIT
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -192,6 +193,13 @@ def test_a_declaration_that_is_not_true(declared: str) -> None:
         assert read(content, step=1)[2:] == (("Où ?", "Where?"),), content
     with pytest.raises(MexmaError, match=r"x\.tmx, line \d+: not in (UTF|utf)-8 \(invalid"):
         read(text.encode("latin-1"))
+
+
+def test_the_encoding_is_stated_where_the_file_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STATED, "windows-1252")
+    text = units(tuv("fr", "Où – là ?") + tuv("en", "Where?"))
+    for content in (text.encode("cp1252"), text.encode("utf-8-sig")):
+        assert read(content)[2:] == (("Où – là ?", "Where?"),)
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 16])

@@ -41,6 +41,8 @@ def test_an_encoding_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(STATED, stated)
         for step in (1 << 16, 108):  # what is stated may be meant of another text of the same command
             assert read(text.encode(encoding), step) == text, (stated, encoding, step)
+    monkeypatch.setenv(STATED, "gb18030")
+    assert read("Thank you — really.".encode(), 1 << 16) == "Thank you — really.", "as gb18030 it is broken"
     monkeypatch.setenv(STATED, "klingon")
     with pytest.raises(MexmaError, match="no encoding is known that is called 'klingon'"):
         read(b"abc")

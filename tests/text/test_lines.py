@@ -123,6 +123,8 @@ def test_byte_order_mark_and_line_ends(tmp_path: Path) -> None:
     path = write(tmp_path, b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\n")
     assert list(read_lines(path)) == ["one", "\ufefftwo"]
     assert scan(path).lines == 2
+    path = write(tmp_path, b"one\r\r\ntwo\r\r\n")  # as programs leave it that turn LF into CR LF twice
+    assert list(read_lines(path)) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

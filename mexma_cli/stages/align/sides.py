@@ -23,7 +23,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import has_store_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import is_blank, read_again, read_lines, scan, spooled
+from mexma_cli.text.lines import is_blank, read_again, read_sentences, scan, spooled
 from mexma_cli.text.names import document_id, label_of
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class FolderSide:
     def read(self, number: int) -> Document:
         """As `DocumentSide.read`; an empty file is a document without sentences."""
         path = self._paths[number]
-        lines = list(open_store(path).sentences() if is_store(path) else read_lines(path))
+        lines = list(open_store(path).sentences() if is_store(path) else read_sentences(path))
         filled = [number for number, line in enumerate(lines) if not is_blank(line)]
         return Document([lines[number] for number in filled], np.array(filled, np.int64))
 
