@@ -77,16 +77,19 @@ def _write(formatter: click.HelpFormatter, text: str) -> None:
 
 
 class LazyGroup(click.Group):
-    """A group whose help is printed from its table alone.
+    """A group whose help is printed from its tables alone.
 
     Args:
-        table: One line of help for each command, in the order of the help.
+        tables: By heading, one line of help for each command, in the order of the help.
         package: Has a module for each command, with `_` for `-`, in which it is called `command`.
     """
 
-    def __init__(self, *args: Any, table: Mapping[str, str], package: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, tables: Mapping[str, Mapping[str, str]], package: str, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.table, self.package = table, package
+        self.tables, self.package = tables, package
+        self.table = {name: line for table in tables.values() for name, line in table.items()}
 
     def begin(self, ctx: click.Context) -> None:
         """Called before a command of this group runs, when its parameters are known."""
@@ -111,8 +114,10 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self.table.items()))
+        width = max(map(len, self.table))
+        for heading, table in self.tables.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, line in table.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -36,35 +36,53 @@ from mexma_cli.errors import (
 )
 from mexma_cli.lazy import LazyGroup
 
-COMMANDS = {
-    "split": "Turn documents into sentences, clean and in one language.",
-    "langid": "Identify the language of each line.",
-    "prepare": "Clean and tokenise parallel text for training.",
-    "recipes": "List the recipes that come with mexma, or print one.",
-    "train": "Train an encoder from a recipe.",
-    "new-language": "Train and measure an encoder for one language.",
-    "report": "Compare training runs, or make a page of evaluations.",
-    "embed": "Turn a text file, one sentence a line, into vectors.",
-    "merge": "Join embedding stores into one.",
-    "project": "Write the meaning or the language part of vectors.",
-    "mine": "Find the translations in two texts, best first.",
-    "align": "Align the sentences of documents that are translations.",
-    "score": "Score each line of an existing bitext.",
-    "filter": "Drop the pairs of a bitext that break a rule.",
-    "search": "Find the best sentence for every query.",
-    "knn": "Keep the nearest neighbours of two texts.",
-    "tune": "Find the best score threshold, with or without a gold list.",
-    "run": "Mine many language pairs, from one recipe.",
-    "eval": "Measure an encoder on the papers' benchmarks.",
-    "augment": "Make hard negatives of English text, for xsim++.",
-    "convert": "Exchange vectors with other tools (LASER, NumPy).",
-    "export": "Write an encoder for sentence-transformers.",
-    "languages": "List languages, their codes and what knows them.",
-    "info": "Describe and check a file or folder.",
-    "demo": "Mine two small texts that come with mexma.",
-    "doctor": "Print what is installed, and what would help.",
+PURPOSES = {
+    "Everything at once": {
+        "run": "Mine many language pairs, from one recipe.",
+        "demo": "Mine two small texts that come with mexma.",
+    },
+    "Documents to sentences": {
+        "split": "Turn documents into sentences, clean and in one language.",
+        "langid": "Identify the language of each line.",
+    },
+    "Sentences to vectors": {
+        "embed": "Turn a text file, one sentence a line, into vectors.",
+        "merge": "Join embedding stores into one.",
+        "project": "Write the meaning or the language part of vectors.",
+        "convert": "Exchange vectors with other tools (LASER, NumPy).",
+    },
+    "Vectors to pairs": {
+        "mine": "Find the translations in two texts, best first.",
+        "align": "Align the sentences of documents that are translations.",
+        "search": "Find the best sentence for every query.",
+        "knn": "Keep the nearest neighbours of two texts.",
+    },
+    "Judge and clean pairs": {
+        "score": "Score each line of an existing bitext.",
+        "tune": "Find the best score threshold, with or without a gold list.",
+        "filter": "Drop the pairs of a bitext that break a rule.",
+    },
+    "Train an encoder": {
+        "prepare": "Clean and tokenise parallel text for training.",
+        "train": "Train an encoder from a recipe.",
+        "new-language": "Train and measure an encoder for one language.",
+        "recipes": "List the recipes that come with mexma, or print one.",
+        "report": "Compare training runs, or make a page of evaluations.",
+        "augment": "Make hard negatives of English text, for xsim++.",
+        "export": "Write an encoder for sentence-transformers.",
+    },
+    "Measure an encoder": {
+        "eval": "Measure an encoder on the papers' benchmarks.",
+    },
+    "Look things up": {
+        "languages": "List languages, their codes and what knows them.",
+        "info": "Describe and check a file or folder.",
+        "doctor": "Print what is installed, and what would help.",
+    },
 }
-"""The files of `commands/`, each with a line of help, in the order of the road."""
+"""The files of `commands/` by what they are for, each with a line of help."""
+
+COMMANDS = {name: line for table in PURPOSES.values() for name, line in table.items()}
 
 EPILOG = """\b
 Examples:
@@ -486,7 +504,7 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 
 @click.group(
     cls=RoadGroup,
-    table=COMMANDS,
+    tables=PURPOSES,
     package="mexma_cli.commands",
     epilog=EPILOG,
     context_settings={

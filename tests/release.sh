@@ -62,7 +62,7 @@ for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
   grep '^F1 ' demo.out
   "${as[@]}" mexma recipes one-language | grep -q '^name:'
   "${as[@]}" mexma info mini | tail -1
-  for command in $("${as[@]}" mexma --help | sed -n '/^Commands:/,/^Examples:/s/^  \([a-z-]*\) .*/\1/p'); do
+  for command in $("${as[@]}" mexma --help | sed -n '/^Everything at once:/,/^  Examples:/s/^  \([a-z-]*\)  .*/\1/p'); do
     "${as[@]}" mexma "$command" --help > /dev/null
   done
   cd "$root"

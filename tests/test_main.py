@@ -40,7 +40,7 @@ def run_boom(monkeypatch: pytest.MonkeyPatch) -> Boom:
         module = types.ModuleType("boom")
         module.command = click.command("boom")(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "mexma_cli.commands.boom", module)
-        monkeypatch.setitem(main.COMMANDS, "boom", "Fails.")
+        monkeypatch.setitem(main.cli.table, "boom", "Fails.")
         return run("boom")
 
     return boom
@@ -99,10 +99,12 @@ def test_numpys_products_start_no_threads() -> None:
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_lists_the_commands_in_order(flag: str) -> None:
-    result = ok(run(flag))
-    listed = result.stdout.split("Commands:")[1].split("Examples:")[0].split("\n")
-    assert [line.split()[0] for line in listed if line.strip()] == list(main.COMMANDS)
+def test_help_lists_the_commands_by_what_they_are_for(flag: str) -> None:
+    lines = ok(run(flag)).stdout.splitlines()
+    for purpose, table in main.PURPOSES.items():
+        start = lines.index(f"{purpose}:") + 1
+        listed = lines[start : start + len(table) + 1]
+        assert [line.split()[0] for line in listed[:-1]] == list(table) and not listed[-1]
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
@@ -296,7 +298,7 @@ def test_recipes_are_listed_and_printed() -> None:
     ("words", "said"),
     [
         ("mien", "No such command 'mien'. Did you mean 'mine'?"),
-        ("zzzzz", "prepare, recipes, train, new-language, report, embed"),
+        ("zzzzz", "run, demo, split, langid, embed, merge, project"),
         ("-q -v info x", "-q and -v"),
     ],
 )

@@ -46,7 +46,7 @@ Every command prints a table, with published numbers beside it where the task is
 result for `mexma report`."""
 
 
-@click.group("eval", cls=LazyGroup, table=TABLE, package=__name__, epilog=EPILOG)
+@click.group("eval", cls=LazyGroup, tables={"Commands": TABLE}, package=__name__, epilog=EPILOG)
 def command() -> None:
     """Measure an encoder as the papers do, on the published files of the benchmarks.
 
