@@ -34,6 +34,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
 from mexma_cli.mining.candidates import Candidates, best_first
+from mexma_cli.mining.estimate import ProbabilityModel
 from mexma_cli.mining.match import Matching, match
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
@@ -228,6 +229,26 @@ def table(training: Sequence[Set], measured: Sequence[Set], without: Sequence[st
         inside = (scores >= low) & (scores < low + 0.1 + (low == 0.9))
         shares = 100 * scores[inside].mean(), 100 * correct[inside].mean()
         print(f"{low:.1f} to {low + 0.1:.1f} {inside.sum():7} {shares[0]:17.1f} {shares[1]:14.1f}")
+    print_precisions(kept)
+
+
+def print_precisions(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Print the true precision above the thresholds that `tune` finds without a gold list, and how often its
+    interval has it."""
+    print("wanted  true: median  lowest  highest  in the interval  log(wrong / estimated): mean, deviation")
+    for wanted in (0.8, 0.9, 0.95):
+        truths, inside, errors = [], [], []
+        for scores, correct in sets:
+            model = ProbabilityModel(scores)
+            cut = model.cut(model.choose(wanted))
+            above = correct[scores > cut.threshold]
+            low, high = cut.precision_interval
+            truths.append(float(above.mean()))
+            inside.append(low <= truths[-1] <= high)
+            errors.append(np.log(((~above).sum() + 0.5) / (cut.count - cut.right + 0.5)))
+        row = [100 * value for value in (np.median(truths), min(truths), max(truths), np.mean(inside))]
+        print(f"{wanted:6.2f}  " + "  ".join(f"{value:.1f}" for value in row), end="  ")
+        print(f"{np.mean(errors):.2f}, {np.std(errors):.2f}")
 
 
 def _line(name: str, row: Sequence[float]) -> str:

@@ -40,7 +40,7 @@ from mexma_cli.settings.mine import MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.estimate import PrecisionModel
+    from mexma_cli.mining.estimate import PrecisionModel, ScoreModel
     from mexma_cli.stages.tune.planted import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
@@ -128,10 +128,12 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     sentence with several ids is left out, as in LASER's bucc.py. `held out` shows a threshold from one half
     of the gold pairs on the other half.
 
-    Without --gold, SOURCE and TARGET (texts or embedding stores) are mined twice, the second time without the
-    pairs of the first. Nearly all pairs of the second round are wrong, so their scores show how many of the
-    first are wrong. --label 50 makes this estimate surer. --plant measures recall; take some hundred
-    translations of the same kind as the texts. Mine with the same --margin, -k and --within as here.
+    Without --gold, SOURCE and TARGET (texts or embedding stores) are mined. Precision is the mean of the
+    pairs' probabilities. With --margin, --within or --plant, or another encoder than mini, scores are
+    margins: the texts are mined again without the pairs found, and nearly all pairs of this second round are
+    wrong, so their scores show how many of the first are wrong. --label 50 makes either estimate surer.
+    --plant measures recall; take some hundred translations of the same kind as the texts. Mine with the same
+    --margin, -k and --within as here; after --plant with --margin.
 
     \b
     Examples:
@@ -215,7 +217,10 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
     from mexma_cli.commands.labelling import ask
+    from mexma_cli.mining.estimate import ProbabilityModel
     from mexma_cli.stages.mine.files import documents_of
+    from mexma_cli.stages.mine.mine import mine
+    from mexma_cli.stages.mine.probable import stated
     from mexma_cli.stages.tune.estimate import estimate, mine_twice
     from mexma_cli.stages.tune.files import draw_estimate
     from mexma_cli.stages.tune.labels import Labels
@@ -227,18 +232,23 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     check_outputs([labels] if options["label"] else [], None, "picture", read)
     with ExitStack() as stack:
         *known, source, target = opened(stack, [*plant, *inputs], options["encoder"], aligned=bool(plant))
-        rounds = mine_twice(
-            source,
-            target,
-            options["settings"],
-            known=(known[0], known[1]) if known else None,
-            documents=documents_of(inputs, documents) if documents else None,
-            on_progress=progress_bar(stack, "mining"),
-        )
-        by_scores = rounds.model()
+        how = options["settings"]
+        if plant and how.score is None:
+            how = how.but(score="margin")  # of planted pairs, too
+        within = documents_of(inputs, documents) if documents else None
+        how = stated(how, source.manifest.encoder, within=within is not None)
+        bar, rounds = progress_bar(stack, "mining"), None
+        by_scores: ScoreModel | ProbabilityModel
+        if how.score == "probability":
+            pairs = mine(source, target, how, on_progress=bar).candidates
+            by_scores = ProbabilityModel(pairs.scores)
+        else:
+            pair = (known[0], known[1]) if known else None
+            rounds = mine_twice(source, target, how, known=pair, documents=within, on_progress=bar)
+            pairs, by_scores = rounds.pairs, rounds.model()
         model: PrecisionModel = by_scores
         if options["label"]:
-            asked = Labels(labels, rounds.pairs, source, target)
+            asked = Labels(labels, pairs, source, target)
             ask(asked, asked.drawn(by_scores, options["label"]))
             model = asked.corrected(by_scores)
         elif abs(by_scores.drift) > _DRIFTED:
@@ -250,7 +260,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     if found.planted is not None:
         _tell_planted(found.planted, found.unlike)
     if options["plot"] is not None:
-        draw_estimate(options["plot"], rounds.pairs.scores, model, found.best.threshold, inputs)
+        draw_estimate(options["plot"], pairs.scores, model, found.best.threshold, inputs)
     if as_json:
         click.echo(json.dumps(estimated_json(found)))
     else:

@@ -22,6 +22,7 @@ _FEW_RIGHT, _MOSTLY = 20, 0.4  # pairs that are right, and share of wrong ones, 
 _TRIED = 1000  # thresholds
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 _LABELLED_ERROR = 0.25  # as `_Experience.error`, once labels have corrected the model
+_PROBABLE_ERROR = 0.6  # as `_Experience.error`, of probabilities
 _DRAWS = 1000
 _BINS = 64
 FEWEST = 100
@@ -292,15 +293,55 @@ def _rising(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.concatenate([np.full(size, value) for value, _, size in pools])
 
 
+class ProbabilityModel(PrecisionModel):
+    """Pairs whose scores are the probabilities that they are right: precision is their mean.
+
+    The error of the number of wrong pairs is that of benchmarks/classifier.py's sets.
+    """
+
+    drift = 0.0
+
+    def __init__(self, scores: np.ndarray) -> None:
+        """
+        Args:
+            scores: float [C], of all pairs.
+        """
+        self._scores = np.sort(np.asarray(scores, dtype=np.float64))
+        super().__init__(self._scores)
+        rising = self._scores[::-1]
+        self._right = np.append(0, np.cumsum(rising))
+        self._variance = np.append(0, np.cumsum(rising * (1 - rising)))
+
+    def cut(self, threshold: float) -> EstimatedCut:
+        count = len(self._scores) - int(np.searchsorted(self._scores, threshold, side="right"))
+        right, chance = float(self._right[count]), 1.96 * float(np.sqrt(self._variance[count]))
+        error = 1.96 * _PROBABLE_ERROR
+        wrong = (count - right) * np.exp([error, -error]) + np.array([chance, -chance])
+        low, high = (1 - np.clip(wrong, 0, count) / max(count, 1)).tolist()
+        return EstimatedCut(threshold, count, right, float(self._right[-1]), (low, high))
+
+    def probability(self, scores: np.ndarray) -> np.ndarray:
+        return np.asarray(scores, dtype=np.float64)
+
+    def log_odds(self, scores: np.ndarray) -> np.ndarray:
+        """log(p / (1 - p)) of `probability`."""
+        known = self.probability(scores).clip(1e-6, 1 - 1e-6)
+        return np.log(known / (1 - known))
+
+
 class LabelledModel(PrecisionModel):
-    """The score model, corrected by what a person says of some pairs.
+    """A model, corrected by what a person says of some pairs.
 
     With o the model's log odds that a pair is right, they become a + b o. How likely each (a, b) is follows
     from the labels and from a normal prior around (0, 1), by Bayes on a grid.
     """
 
     def __init__(
-        self, model: ScoreModel, scores: np.ndarray, labelled: np.ndarray, right: np.ndarray
+        self,
+        model: ScoreModel | ProbabilityModel,
+        scores: np.ndarray,
+        labelled: np.ndarray,
+        right: np.ndarray,
     ) -> None:
         """
         Args:
@@ -345,7 +386,7 @@ class LabelledModel(PrecisionModel):
         return self._share @ pairs, np.sqrt((self._share * (1 - self._share)) @ pairs)
 
 
-def pairs_to_label(model: ScoreModel, scores: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+def pairs_to_label(model: PrecisionModel, scores: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
     """Pairs whose labels tell most: most of them where the model is in doubt, some at every score.
 
     Returns:

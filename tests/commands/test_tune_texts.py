@@ -39,19 +39,22 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def truth(text: Path, threshold: float, *options: str | Path) -> float:
     """The precision of what `mine` writes above a threshold."""
     stores = text / "spa.emb", text / "eng.emb"
-    kept = ok(
-        run("mine", *stores, "--margin", "ratio", "--threshold", str(threshold), *options)
-    ).stdout.splitlines()
+    kept = ok(run("mine", *stores, "--threshold", str(threshold), *options)).stdout.splitlines()
     gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
     return sum(line.partition("\t")[2] in gold for line in kept) / len(kept)
 
 
-@pytest.mark.parametrize("within", [False, True])
-def test_the_interval_contains_the_true_precision(text: Path, within: bool) -> None:
+@pytest.mark.parametrize("how", ["probability", "margin", "within"])
+def test_the_interval_contains_the_true_precision(text: Path, how: str) -> None:
     stores = text / "spa.emb", text / "eng.emb"
-    options = ("--within", text / "spa.docs", text / "eng.docs") if within else ()
+    options: tuple[str | Path, ...] = ()
+    if how == "within":
+        options = ("--within", text / "spa.docs", text / "eng.docs")
+    elif how == "margin":
+        options = ("--margin", "ratio")
     found = json.loads(ok(run("tune", *stores, *options, "--precision", "0.9", "--json")).stdout)
     low, high = found["precision_interval"]
+    assert (found["threshold"] < 1) == (how == "probability")
     assert found["precision"] >= 0.9 and low <= truth(text, found["threshold"], *options) <= high
 
 

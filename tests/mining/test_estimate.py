@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.candidates import Candidates
-from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label
+from mexma_cli.mining.estimate import LabelledModel, ProbabilityModel, ScoreModel, pairs_to_label
 from mexma_cli.mining.lists import without_pairs
 from mexma_cli.mining.match import match
 from tests.examples import demo_pairs
@@ -142,3 +142,21 @@ def test_scores_that_are_all_alike_are_no_mistake(levels: int) -> None:
         low, high = cut.precision_interval
         assert 0 <= low <= cut.precision <= high <= 1 and cut.count <= len(scores)
         assert ((tried.probability(scores) >= 0) & (tried.probability(scores) <= 1)).all()
+
+
+def test_the_precision_of_probabilities_is_their_mean() -> None:
+    random = np.random.default_rng(3)
+    scores = random.permutation(random.beta(0.3, 0.7, 4000))
+    right = random.random(4000) < scores
+    model = ProbabilityModel(scores)
+    for wanted in (0.8, 0.95):
+        cut = model.cut(model.choose(wanted))
+        above = scores > cut.threshold
+        assert cut.count == above.sum() and cut.precision == pytest.approx(scores[above].mean())
+        low, high = cut.precision_interval
+        assert wanted <= cut.precision < wanted + 0.01 and low < right[above].mean() < high
+        assert cut.precision == pytest.approx(right[above].mean(), abs=0.02)
+        assert cut.recall == pytest.approx(right[above].sum() / right.sum(), abs=0.03)
+    labelled = np.arange(0, 4000, 20)
+    wrong = LabelledModel(model, scores, labelled, right[labelled] & (np.arange(200) % 2 == 0))
+    assert wrong.cut(0.5).precision < model.cut(0.5).precision - 0.1

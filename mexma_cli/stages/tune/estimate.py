@@ -183,16 +183,23 @@ def _twice(nearest: Sides, settings: MineSettings) -> tuple[Candidates, Candidat
     return first, match(without_pairs(nearest, first, settings.k), *how)
 
 
-def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = None) -> Estimation:
+def estimate(rounds: Rounds | None, model: PrecisionModel, precision: float | None = None) -> Estimation:
     """The threshold of best F1, or the lowest of at least this precision.
+
+    Args:
+        rounds: None: the pairs were scored by probability, and nothing was planted.
 
     Where planted pairs are like the text's own, recall is theirs; else that of the pairs which stand out.
 
     Raises:
         MexmaError: no threshold has the precision.
     """
-    planted, compared = rounds.planted, None
-    if planted is not None and not (compared := planted.compared(rounds.model())).unlike:
+    planted, compared = rounds.planted if rounds is not None else None, None
+    if (
+        rounds is not None
+        and planted is not None
+        and not (compared := planted.compared(rounds.model())).unlike
+    ):
         model = _RecallOfPlanted(model, planted)
     best = model.cut(model.choose(precision))
     steps = {cut.threshold: cut for cut in (*map(model.cut, model.ladder(_SHARES)), best)}
@@ -200,7 +207,7 @@ def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = No
     interval = None
     if planted is not None and compared is not None and not compared.unlike:
         interval = compared.recall_interval(planted, best.threshold, best.translations)
-    return Estimation(best, table, len(rounds.pairs), planted, interval)
+    return Estimation(best, table, model.cut(-np.inf).count, planted, interval)
 
 
 def _own(

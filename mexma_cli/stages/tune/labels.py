@@ -11,7 +11,13 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field
 from mexma_cli.mining.candidates import Candidates
-from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label
+from mexma_cli.mining.estimate import (
+    LabelledModel,
+    PrecisionModel,
+    ProbabilityModel,
+    ScoreModel,
+    pairs_to_label,
+)
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines
@@ -32,7 +38,7 @@ class Labels:
         if path.exists():
             self._read()
 
-    def drawn(self, model: ScoreModel, count: int) -> list[int]:
+    def drawn(self, model: PrecisionModel, count: int) -> list[int]:
         """The pairs to ask about, those that were answered already left out; always the same ones."""
         chosen = pairs_to_label(model, self._pairs.scores, count)
         return [place for place in chosen.tolist() if self._rows(place) not in self._answers]
@@ -57,7 +63,7 @@ class Labels:
             os.fsync(file.fileno())
         self._answers[rows] = answer
 
-    def corrected(self, model: ScoreModel) -> LabelledModel:
+    def corrected(self, model: ScoreModel | ProbabilityModel) -> LabelledModel:
         """The model, corrected by all answers about pairs that are still among these.
 
         Raises:
