@@ -9,6 +9,7 @@ searched exactly.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.knn import faiss_index
-from mexma_cli.knn.effort import Effort, find_effort
+from mexma_cli.knn.effort import Effort, fewest_hits, find_effort
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.faiss_index import SEED, SideIndex, choose, with_threads
-from mexma_cli.knn.index_search import Best, Direction
+from mexma_cli.knn.faiss_index import SEED, SideIndex, choose, training_rows, with_threads
+from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, score
 from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, unpack
@@ -31,7 +32,6 @@ from mexma_cli.numerics.devices import pick_device
 from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.text.amounts import size
 
-_WORKING = 4 << 30  # bytes, if there is no limit
 _OVERHEAD = 64 << 20  # bytes for samples and for faiss itself
 _LEAST = 32 << 20
 
@@ -158,7 +158,7 @@ def _approximate(
     forward = np.full((len(left), min(k, len(right))), EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), EMPTY, dtype=np.int64)
     working = _working(settings.memory, len(left), len(right), k)
-    share = None if settings.memory is None else working // 4
+    share, chunk = (None, CHUNK) if working is None else (working // 4, working // 4)
     indexes = []
     for name, side in (("y", right), ("x", left)):
         factory = choose(len(side), side.dim) if settings.index == "auto" else settings.index
@@ -176,12 +176,10 @@ def _approximate(
     for direction, own, theirs, before in ((ahead, *lists, 0), (back, *lists[::-1], len(left))):
         if done >= before + len(direction.own):
             continue
-        best = Best(own, theirs, direction.other, max(256, working // 8 // (8 * left.dim)))
-        for first, queries, ids in direction.answers(done - before, effort.hits, k, working):
-            rows, columns = np.nonzero(ids >= 0)
-            best.take(queries, first, rows, ids[rows, columns])
-            done += len(queries)
-            progress(len(queries))
+        for first, stop in direction.chunks(effort.hits, done - before, chunk):
+            score(*direction.look_up(first, stop, effort.hits, k), first, direction.other, own, theirs)
+            done += stop - first
+            progress(stop - first)
             if journal is not None and journal.due():
                 journal.save(Place(len(left), 0, done), *lists)
     found = Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
@@ -221,13 +219,25 @@ def least_bytes(n: int, m: int, k: int) -> int:
     return _result_bytes(n, m, k) + _OVERHEAD + _LEAST
 
 
+def bytes_needed(n: int, m: int, dim: int, k: int, index: str) -> int:
+    """Bytes that `ann` of n and m rows with an index takes where the memory has no limit, about."""
+    held, training, row = 0, 0, 4 * dim + 12 * fewest_hits(k)
+    for rows in (n, m):
+        factory = choose(rows, dim) if index == "auto" else index
+        held += round(faiss_index.SLACK * faiss_index.bytes_needed(rows, dim, factory))
+        lists = re.search(r"IVF(\d+)", factory)
+        training = max(training, 12 * dim * min(rows, training_rows(int(lists[1]) if lists else None)))
+    looking = min(CHUNK, row * max(n, m)) + BLOCK_BYTES
+    return _result_bytes(n, m, k) + max(training, held + looking)
+
+
 def _result_bytes(n: int, m: int, k: int) -> int:
     return 20 * (n * min(k, m) + m * min(k, n))
 
 
-def _working(memory: int | None, n: int, m: int, k: int) -> int:
+def _working(memory: int | None, n: int, m: int, k: int) -> int | None:
     if memory is None:
-        return _WORKING
+        return None
     results, needed = _result_bytes(n, m, k), least_bytes(n, m, k)
     if memory < needed:
         raise TooLittleMemory(

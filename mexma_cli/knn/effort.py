@@ -12,7 +12,6 @@ from mexma_cli.knn.faiss_index import gather
 from mexma_cli.knn.index_search import Direction, draw, exact
 from mexma_cli.knn.keys import rows_of
 
-_SPARE_HITS, _FEWEST_HITS = 4, 64
 TOLERATED = 0.02
 """So much less recall than asked for may be the sample's chance."""
 
@@ -61,11 +60,16 @@ def find_effort(ahead: Direction, back: Direction, k: int, recall: float, seed: 
     )
 
 
+def fewest_hits(k: int) -> int:
+    """Answers of an index that get an exact cosine, for each row, where that is enough for k neighbours."""
+    return max(4 * k, 64)
+
+
 def _tuned(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> int:
     """Set the search effort of both indexes; how many of their answers must get an exact cosine."""
     both = (ahead, back), (back, ahead)
     probes = [_Probe(one, other, k, draw(len(one.own), seed)[0]) for one, other in both]
-    fewest = max(_SPARE_HITS * k, _FEWEST_HITS)
+    fewest = fewest_hits(k)
     # A graph that is asked for more answers is searched further anyway, so only its effort is varied.
     graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
     counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]

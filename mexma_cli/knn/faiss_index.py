@@ -81,7 +81,9 @@ _TRAINING_ROWS = 1 << 16  # for indexes without lists
 _QUERIES_AT_ONCE = 1024  # a call of faiss; four times as many are a tenth slower
 _MOST_PROBES = _MOST_ANSWERS = 2048  # lists, and answers, that faiss knows on a GPU
 _TIED = 16  # rows with equal scores that are looked at beyond those that are wanted
-_SLACK = 1.6  # faiss rounds its lists up to powers of two
+_PART_ROWS = 1 << 20  # of an index with lists
+SLACK = 1.6
+"""Times as much memory as rows take in an index: faiss rounds its lists up to powers of two."""
 
 
 def gather(side: Side, places: np.ndarray) -> np.ndarray:
@@ -179,7 +181,10 @@ class Parts:
                 found = _nearest(part, asked.some(cut), count, first)
                 best[cut] = np.sort(np.concatenate([best[cut], found], axis=1), axis=1)[:, -count:]
             del part
-        return np.where(best == EMPTY, -1, rows_of(best))[:, ::-1]
+        for start in range(0, len(best), _QUERIES_AT_ONCE):  # in place: all are most of a search's memory
+            some = best[start : start + _QUERIES_AT_ONCE]
+            some[:] = np.where(some == EMPTY, -1, rows_of(some))[:, ::-1]
+        return best
 
 
 @dataclass
@@ -250,12 +255,13 @@ class SideIndex(Parts):
                 write_index(self._trained, kept)
                 journal.note(began)
         super().__init__(factory, self._trained)
-        self._rows = len(side)
+        # A part is all that a killed search adds again. Other indexes answer otherwise in parts.
+        self._rows = _PART_ROWS if self.parameter == "nprobe" and not self.refined else max(1, len(side))
+        self._in_files = False
         if share is not None:
-            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * _SLACK
-            self._rows = max(1, int(share / per_row))
-        # A graph that is read goes on with the same random numbers again, so it is written only when whole.
-        self._by_halves = self.parameter == "nprobe"
+            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * SLACK
+            fit = max(1, int(share / per_row))
+            self._in_files, self._rows = fit < len(side), min(fit, self._rows)
 
     @property
     def files(self) -> int:
@@ -271,28 +277,19 @@ class SideIndex(Parts):
         for number, first in enumerate(range(0, len(self._side), self._rows)):
             last = min(first + self._rows, len(self._side))
             path = self._file(str(number))
-            there = self._journal is not None and path.exists()
-            part = read_index(path, verify=True) if there else faiss.clone_index(self._trained)
-            done = part.ntotal
-            progress(done)
-            for rows in add(part, self._side, first + done, last):
-                progress(rows)
-                if self._journal is not None and self._by_halves and first + part.ntotal < last:
-                    self._write_when_due(part, path, self._journal)
-            in_parts = self._rows < len(self._side)
-            if done < last - first and (in_parts or self._journal is not None):
-                began = time.monotonic()
-                write_index(part, path)
-                if self._journal is not None:
-                    self._journal.note(began)
-            self.held.append((first, path if in_parts else _on_gpu(part)))
-
-    @staticmethod
-    def _write_when_due(part: faiss.Index, path: Path, journal: Journal) -> None:
-        if journal.due():
-            began = time.monotonic()
-            write_index(part, path)
-            journal.note(began)
+            if self._journal is not None and path.exists():
+                part = read_index(path, verify=True)
+                progress(part.ntotal)
+            else:
+                part = faiss.clone_index(self._trained)
+                for rows in add(part, self._side, first, last):
+                    progress(rows)
+                if self._in_files or self._journal is not None:
+                    began = time.monotonic()
+                    write_index(part, path)
+                    if self._journal is not None:
+                        self._journal.note(began)
+            self.held.append((first, path if self._in_files else _on_gpu(part)))
 
     def _file(self, what: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{what}.faiss")

@@ -11,11 +11,38 @@ from collections.abc import Iterator
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY
-from mexma_cli.knn.units import PAIRS, Limits, Pairs
+from mexma_cli.knn.units import GRID, LANES, PAIRS, Limits, Pairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.threads import in_slices
 
-_LANES = 32  # neighbouring estimates that are looked at together
+_TOGETHER = 32  # neighbouring estimates that are looked at together
+
+
+@compiled
+def unit_rows(rows: np.ndarray) -> int:
+    """`units.unit_rows`, compiled."""
+    sums = np.empty(LANES)
+    for row in range(len(rows)):
+        own = rows[row]
+        sums[:] = 0
+        whole = len(own) // LANES * LANES
+        for start in range(0, whole, LANES):
+            some = own[start : start + LANES]
+            for lane in range(LANES):
+                sums[lane] += np.float64(some[lane]) * np.float64(some[lane])
+        for place in range(whole, len(own)):
+            sums[place - whole] += np.float64(own[place]) * np.float64(own[place])
+        length = np.sqrt(
+            ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
+        )
+        if not np.isfinite(length):
+            return row
+        if length == 0:
+            length = 1.0
+        for place in range(len(own)):
+            number = np.float32(np.float64(own[place]) / length)
+            own[place] = np.rint(number * GRID) / GRID
+    return -1
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -61,19 +88,71 @@ def score_of(key: np.int64) -> np.float32:
 @compiled
 def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
     """`units.offer`, compiled; pairs that are there already stay as they are."""
-    k = best.shape[1]
     for pair in range(len(rows)):
-        new, mine = key(scores[pair], ids[pair]), best[rows[pair]]
-        if new <= mine[0]:
-            continue
-        place = 1  # of the first that is not less; np.searchsorted takes two seconds to compile
-        while place < k and mine[place] < new:
+        _put(best[rows[pair]], key(scores[pair], ids[pair]))
+
+
+@inner
+def _put(best: np.ndarray, new: np.int64) -> None:
+    """Put a key into a list of the best, ascending, unless it is there or all of them are better."""
+    if new <= best[0]:
+        return
+    k, place = len(best), 1  # of the first that is not less; np.searchsorted takes two seconds to compile
+    while place < k and best[place] < new:
+        place += 1
+    if place < k and best[place] == new:
+        return
+    for lower in range(1, place):
+        best[lower - 1] = best[lower]
+    best[place - 1] = new
+
+
+@compiled
+def score_lists(
+    x: np.ndarray,
+    y: np.ndarray,
+    first: int,
+    columns: np.ndarray,
+    places: np.ndarray,
+    ends: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """Compute exact cosines of rows of x with the rows on their lists that are in a block of the other side.
+
+    Args:
+        x, y: Unit vectors, float32 [n, d], and those of the block, [m, d], whose first row is `first`.
+        columns: int64 [p], the lists one behind another, each of rows of the other side, ascending.
+        places, ends: int64 [n], where in `columns` each row's list begins and ends. `places` moves behind
+            what is computed, so that the lists are read once for all blocks.
+        scores: float32 [p], of the same places as `columns`; filled here.
+    """
+    for row in range(len(x)):
+        place, end = places[row], ends[row]
+        while place < end and columns[place] - first < len(y):
+            scores[place] = dot(x[row], y[columns[place] - first])
             place += 1
-        if place < k and mine[place] == new:
-            continue
-        for lower in range(1, place):
-            mine[lower - 1] = mine[lower]
-        mine[place - 1] = new
+        places[row] = place
+
+
+@compiled
+def offer_lists(
+    own: np.ndarray,
+    theirs: np.ndarray,
+    first: int,
+    columns: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """`offer` all pairs of `score_lists` to the lists of the best of both their rows.
+
+    Args:
+        own, theirs: As `best`; x's rows are those of `own` from `first` on.
+    """
+    for row in range(len(starts)):
+        for place in range(starts[row], ends[row]):
+            _put(own[first + row], key(scores[place], columns[place]))
+            _put(theirs[columns[place]], key(scores[place], first + row))
 
 
 def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[Pairs]:
@@ -98,11 +177,11 @@ def _near(
 ) -> tuple[int, int]:
     """Find pairs from row `first` on; returns the row that comes next, and the number of pairs."""
     width, count, row = bits.shape[1], 0, first
-    starts = np.empty(width // _LANES + 1, np.int64)
+    starts = np.empty(width // _TOGETHER + 1, np.int64)
     while row < len(bits) and len(found.rows) - count >= width:
         own, need, above = bits[row], rows.need[row], rows.above[row]
         for block in range(_blocks(own, shift, need, above, columns.need, columns.above, starts)):
-            for column in range(starts[block], min(starts[block] + _LANES, width)):
+            for column in range(starts[block], min(starts[block] + _TOGETHER, width)):
                 estimate = as_bits(np.uint32(np.uint32(own[column]) << shift), np.float32)
                 if estimate >= min(need - columns.above[column], columns.need[column] - above):
                     found.rows[count], found.columns[count], found.estimates[count] = row, column, estimate
@@ -126,12 +205,12 @@ def _blocks(
     Apart from `_near`, so that its inner loop becomes vector instructions.
     """
     count = 0
-    for start in range(0, len(row), _LANES):
+    for start in range(0, len(row), _TOGETHER):
         # Slices, whose places count from 0: an index that may be negative is not vectorised.
         own, own_needs, own_aboves = (
-            row[start : start + _LANES],
-            needs[start : start + _LANES],
-            aboves[start : start + _LANES],
+            row[start : start + _TOGETHER],
+            needs[start : start + _TOGETHER],
+            aboves[start : start + _TOGETHER],
         )
         reached = False
         for lane in range(len(own)):

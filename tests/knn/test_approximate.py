@@ -130,6 +130,7 @@ def test_what_does_not_fit_is_cut_into_files(
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss_index, "BLOCK", 512)
     monkeypatch.setattr(index_search, "BLOCK", 512)
+    monkeypatch.setattr(index_search, "BLOCK_BYTES", 512 * 4 * 32)
     seen: list[int] = []
     x, y = Source(sides[0]), Source(sides[1])
 
@@ -291,7 +292,7 @@ def test_refuses_what_it_cannot_answer(sides: tuple[np.ndarray, np.ndarray]) -> 
 def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
     sides: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None
 ) -> None:
-    for name, value in (("_OVERHEAD", 0), ("_LEAST", 1 << 18), ("_WORKING", 1 << 19)):
+    for name, value in (("_OVERHEAD", 0), ("_LEAST", 1 << 18), ("CHUNK", 1 << 17)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(FileJournal, "due", lambda self: True)
     settings = SearchSettings(index="IVF16,PQ8x4fs", recall=0.6, memory=memory)

@@ -21,6 +21,8 @@ def test_unit_vectors_are_on_the_grid_and_cosines_those_of_compiled_loops(dim: i
     rows[3] = 0
     ours = rows.copy()
     assert units.unit_rows(ours) == -1 and not ours[3].any()
+    theirs = rows.copy()
+    assert kernels.unit_rows(theirs) == -1 and (theirs == ours).all()
     assert (np.float64(ours) * 2**26 % 1 == 0).all()
     assert np.allclose(np.linalg.norm(ours[4:].astype(np.float64), axis=1), 1, atol=1e-6)
     pairs = rng.integers(0, 50, (2, 400))
@@ -29,7 +31,7 @@ def test_unit_vectors_are_on_the_grid_and_cosines_those_of_compiled_loops(dim: i
     assert (cosines == kernels.dots(ours, ours, *pairs)).all()
     assert (cosines == units.dots(mirrored, mirrored, *pairs)).all()  # whatever the order of the sum
     rows[7, 0] = np.nan
-    assert units.unit_rows(rows.copy()) == 7
+    assert units.unit_rows(rows.copy()) == kernels.unit_rows(rows.copy()) == 7
 
 
 @given(

@@ -80,7 +80,7 @@ def estimate(
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
     least = least_memory(settings, n, m, dim, k)
-    wanted = max(least, fastest_memory(n, m, dim, k))
+    wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     return SearchEstimate(
         memory=wanted if settings.memory is None else min(wanted, settings.memory),
         least_memory=least,

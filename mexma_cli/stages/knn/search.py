@@ -61,7 +61,7 @@ def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
                 *(size(limit), size_option(limit * 9 // 10)),
             )
     elif limit is not None and n * m * dim >= WORK:
-        wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k))
+        wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k, settings.index))
         if wanted > limit:
             log.warning(
                 "about %s are wanted, and this container may hold %s: --memory %s stays within",
@@ -69,8 +69,12 @@ def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
             )
 
 
-def fastest_memory(n: int, m: int, dim: int, k: int) -> int:
-    """Bytes with which the exact search of n and m rows is fastest, the process's own with them."""
+def fastest_memory(n: int, m: int, dim: int, k: int, index: str) -> int:
+    """Bytes with which a search of n and m rows is fastest, the process's own with them."""
+    if has_index(n, m, index):
+        from mexma_cli.knn import approximate
+
+        return approximate.bytes_needed(n, m, dim, k, index) + resident()  # with faiss
     return resident() + tiles.bytes_needed(n, m, dim, k, min(n, tiles.X_ROWS))
 
 

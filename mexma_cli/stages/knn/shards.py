@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.knn import faiss_index, sharded
+from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import SEED, Parts, read_index, with_threads, write_index
-from mexma_cli.knn.index_search import Direction
+from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
 from mexma_cli.stages.knn.tiles import read_rows, save
@@ -109,7 +109,7 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
 
 def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence[Span], output: Path) -> None:
     """Look up the rows of a span, and write what was found in each span of the other side: pairs as
-    `sharded.look_up` has them, each in a file of a new folder.
+    `pairs_of` has them, each in a file of a new folder.
 
     Args:
         own: From `side_of`.
@@ -118,10 +118,10 @@ def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence
     parts = other.parts()
     parts.effort = effort.parameter
     with with_threads():
-        pairs = sharded.look_up(Direction(own, other.side(), parts), effort.hits, effort.k)
+        pairs = pairs_of(Direction(own, other.side(), parts), effort.hits, effort.k)
     output.mkdir(exist_ok=True)
     for place, span in enumerate(spans):
-        save(output / found_in(place), [sharded.in_tile(pairs, span)], "int64")
+        save(output / found_in(place), [in_tile(pairs, span)], "int64")
 
 
 def found_in(place: int) -> str:
@@ -140,7 +140,7 @@ def write_scored_tile(
     """As `tiles.write_tile`, of the pairs that were found for the rows of both sides."""
     keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
     pairs = np.load(found[0]), np.load(found[1])
-    lists = sharded.score_tile(stores, keep, spans, pairs, k)
+    lists = score_tile(stores, keep, spans, pairs, k)
     for store in stores:
         store.check_unchanged()
     save(output, lists, "int64", k)

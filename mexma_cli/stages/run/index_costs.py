@@ -11,9 +11,19 @@ from dataclasses import dataclass
 import faiss
 import numpy as np
 
-from mexma_cli.knn import faiss_index, sharded
+from mexma_cli.knn import faiss_index
 from mexma_cli.knn.faiss_index import ROUNDS, Parts, training_rows
-from mexma_cli.knn.index_search import MEASURED_ON, TUNED_ON, Direction, exact
+from mexma_cli.knn.index_search import (
+    BLOCK_BYTES,
+    CHUNK,
+    MEASURED_ON,
+    ROWS,
+    TUNED_ON,
+    Direction,
+    exact,
+    pairs_of,
+    score_tile,
+)
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span
 from mexma_cli.stages.knn.tiles import spans_of
@@ -109,7 +119,7 @@ def measure(dim: int) -> IndexCosts:
     def looking(direction: Direction, probes: int) -> float:
         """Seconds for a row."""
         direction.index.effort = f"nprobe={probes}"
-        return spent(lambda: sharded.look_up(direction, HITS, 4)) / _QUERIES
+        return spent(lambda: pairs_of(direction, HITS, 4)) / _QUERIES
 
     least = looking(whole, 4)
     long = (looking(few, 16) - looking(few, 4)) / 12
@@ -122,12 +132,11 @@ def measure(dim: int) -> IndexCosts:
     # As in a run, rows that are near one another are found from both sides, and count once.
     both = rows[: _ROWS // 4], rows[_ROWS // 4 : _ROWS // 2]
     found = [
-        sharded.look_up(direction_of(_MANY, own, Side(other, None)), HITS, 4)
-        for own, other in (both, both[::-1])
+        pairs_of(direction_of(_MANY, own, Side(other, None)), HITS, 4) for own, other in (both, both[::-1])
     ]
     spans, keep = (Span(0, len(both[0])), Span(0, len(both[1]))), [np.ones(len(one), bool) for one in both]
     sources = _Made(both[0]), _Made(both[1])
-    scoring = spent(lambda: sharded.score_tile(sources, (keep[0], keep[1]), spans, (found[0], found[1]), 4))
+    scoring = spent(lambda: score_tile(sources, (keep[0], keep[1]), spans, (found[0], found[1]), 4))
     return IndexCosts(
         codes=max(0.0, one - ROUNDS * _TRAINED_BY * _FEW * centre),
         centre=centre,
@@ -262,8 +271,8 @@ def unit_bytes(dim: int, one: Amounts) -> int:
     tile = min(one.tile, max(one.rows, one.indexed))
     centres = 4 * dim * one.lists
     shard = centres + round(1.6 * faiss_index.bytes_needed(min(tile, one.indexed), dim, one.factory))
-    a_row = 8 * dim + 64 * one.hits + 12 * one.probes
+    a_row = 8 * dim + 20 * one.hits + 24 * one.probes
     training = 12 * dim * min(one.indexed, training_rows(one.lists)) + 2 * _BYTES * one.indexed
-    looking = min(sharded.WORKING // 4, a_row * tile) + 3 * _BYTES * one.hits * tile + shard
-    scoring = 16 * dim * min(sharded.ROWS, tile) + 6 * _BYTES * 2 * one.hits * tile
+    looking = min(CHUNK, a_row * tile) + 3 * _BYTES * one.hits * tile + shard
+    scoring = 4 * dim * min(ROWS, tile) + BLOCK_BYTES + 6 * _BYTES * 2 * one.hits * tile
     return max(training, looking + _BYTES * one.indexed, scoring)

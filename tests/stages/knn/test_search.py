@@ -93,7 +93,7 @@ from mexma_cli.main import cli
 from mexma_cli.knn import approximate as ann, faiss_index
 from mexma_cli.store import journal
 
-ann._WORKING = 1 << 20
+ann.CHUNK = 1 << 15
 faiss_index.BLOCK = 100
 journal.FileJournal.due = lambda self: True
 enter, entries = journal.FileJournal._enter, []

@@ -4,11 +4,11 @@ import faiss
 import numpy as np
 import pytest
 
-from mexma_cli.knn import faiss_index, sharded
+from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, ann
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import Parts
-from mexma_cli.knn.index_search import Direction
+from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Window, merged, neighbours_in
@@ -53,7 +53,8 @@ def test_a_search_in_pieces_is_the_search_in_one(
     size: int,
     block: int,
 ) -> None:
-    monkeypatch.setattr(sharded, "ROWS", block)
+    monkeypatch.setattr(index_search, "ROWS", block)
+    monkeypatch.setattr(index_search, "BLOCK_BYTES", 64 * block)
     sources = Source(sides[0]), Source(sides[1])
     whole = [Side(source, kept) for source, kept in zip(sources, keep, strict=True)]
     cuts = [spans(source.rows, size) for source in sources]
@@ -75,15 +76,15 @@ def test_a_search_in_pieces_is_the_search_in_one(
     assert effort.recall == (wanted.forward.recall, wanted.backward.recall) and max(effort.recall) < 0.99
 
     ahead, back = (
-        [sharded.look_up(Direction(piece, other, index), effort.hits, K) for piece in own]
+        [pairs_of(Direction(piece, other, index), effort.hits, K) for piece in own]
         for own, other, index in zip(pieces, whole[::-1], indexes[::-1], strict=True)
     )
     tiles = {
-        (i, j): sharded.score_tile(
+        (i, j): score_tile(
             sources,
             (keep[0][slice(*a)], keep[1][slice(*b)]),
             (a, b),
-            (sharded.in_tile(ahead[i], b), sharded.in_tile(back[j], a)),
+            (in_tile(ahead[i], b), in_tile(back[j], a)),
             K,
         )
         for i, a in enumerate(cuts[0])
