@@ -240,8 +240,8 @@ def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptur
 def test_an_index_that_finds_too_little_is_refused_and_leaves_nothing(
     command: str, stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effort, "_FEWEST_HITS", 4)  # or it is asked for nearly all of these few rows
-    monkeypatch.setattr(effort, "_SPARE_HITS", 1)
+    # or it is asked for nearly all of these few rows
+    monkeypatch.setattr(effort, "fewest_hits", lambda k: k)
     output = tmp_path / "out"
     words = [command, *(store.path for store in stores), "-k", "4", "-o", output, "--index", "PQ1x4,RFlat"]
     said = fails(run(*words), 1, "the index PQ1x4,RFlat finds ", "95.0 % were asked for").stderr
