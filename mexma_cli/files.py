@@ -510,7 +510,10 @@ def commit(*finals: Path, own: Names | None = None, made: Path | None = None) ->
                 if place.exists():
                     _take_name(place, final)
                 else:
-                    final.rename(place)
+                    try:
+                        final.rename(place)
+                    except OSError:
+                        remove(final)  # which had not been there
         raise
 
 

@@ -103,6 +103,24 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_new_name_is_taken_back_where_the_disk_is_full_for_that_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed, rename = list[Path](), Path.rename
+
+    def only_once(path: Path, target: Path) -> Path:
+        if renamed:
+            full_disk()
+        renamed.append(target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", only_once)
+    monkeypatch.setattr(manifest, "fsync_folder", full_disk)
+    with pytest.raises(MexmaError, match="no space left on the disk"):
+        write_json_atomic(tmp_path / "a.json", "new")
+    assert renamed == [tmp_path / "a.json"] and not list(tmp_path.iterdir())
+
+
 def test_what_another_thread_makes_is_not_among_what_is_made_together(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     with together():
