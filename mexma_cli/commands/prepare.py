@@ -34,6 +34,12 @@ log = logging.getLogger(__name__)
     is_flag=True,
     help="Print languages, files, pairs, disk space and what is missing, and stop.",
 )
+@click.option(
+    "--script",
+    "as_script",
+    is_flag=True,
+    help="Print the commands that download the recipe's text from OPUS, with sizes, and stop.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON, one object a line.")
 def command(
     recipe: str,
@@ -41,6 +47,7 @@ def command(
     plugins: tuple[str, ...],
     workers: int,
     dry_run: bool,
+    as_script: bool,
     as_json: bool,
 ) -> None:
     """Clean and tokenise the parallel text of a recipe, for `mexma train`.
@@ -51,6 +58,7 @@ def command(
 
     \b
     Examples:
+      mexma prepare 81langs --set data.root=/data/opus --script > download.sh
       mexma prepare 81langs --set data.root=/data/opus --dry-run
       mexma prepare 81langs --set data.root=/data/opus --workers 32
     """
@@ -60,6 +68,11 @@ def command(
     for plugin in plugins:
         load_plugin(plugin)
     settings = load(recipe, overrides)
+    if as_script:
+        from mexma_cli.stages.prepare.download import script
+
+        click.echo("\n".join(script(settings.data, recipe)))
+        return
     with progress(desc="planning" if dry_run else "preparing", unit="corpus") as bar:
         if dry_run:
             from mexma_cli.stages.prepare.plan import plan
@@ -95,7 +108,10 @@ def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
 
 
 def plan_table(planned: PreparePlan, data: Data) -> str:
-    """A row a language, a row a corpus, and what the disk needs."""
+    """A row a language, a row a corpus, what OPUS has beside that, and what the disk needs."""
+    from mexma_cli.languages import resolve
+    from mexma_cli.stages.prepare.download import needed
+
     by_language: dict[str, list[PlannedCorpus]] = {}
     by_corpus: dict[str, list[PlannedCorpus]] = {}
     for row in planned.corpora:
@@ -118,6 +134,9 @@ def plan_table(planned: PreparePlan, data: Data) -> str:
     lines = [*_aligned(rows, 1), "", *_aligned(corpora, 1), ""]
     if not all(row.counted for row in planned.corpora):
         lines.append("~: estimated from the beginnings and the sizes of the files")
+    there = {(row.corpus, resolve(row.language)) for row in planned.corpora if row.files}
+    if more := needed(data, there):
+        lines.append(f"OPUS lists more: {more}; --script prints the commands")
     lines += [
         "used: what the caps leave, if no pair is dropped for another reason",
         "GB: of the stores, estimated at 4 bytes of text a token and 4 bytes of disk",

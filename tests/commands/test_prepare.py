@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,40 @@ def test_rules_of_filter_by_name(recipe: Path, sentences: dict[str, list[str]]) 
         prepare(recipe, "--set", "data.rules={htm: true}"), 1, "`data.rules`: there is no rule 'htm'", "html"
     )
     fails(prepare(recipe, "--set", "data.rules={short: 3}"), 1, "short has its own key", "data.min_chars")
+
+
+def test_a_script_downloads_what_opus_lists(tmp_path: Path) -> None:
+    """The sums are those of docs/data.md, counted from the same list."""
+    said = ok(prepare("81langs", "--set", "data.root=/data/o p", "--script")).stdout
+    lines = said.splitlines()
+    assert "# DGT: 20 languages, 20 zips, 89,627,776 pairs, 5.11 GB" in lines
+    assert any(
+        line.startswith("# bible-uedin: 46 languages, ") and "2,719,239 pairs" in line for line in lines
+    )
+    address = "https://object.pouta.csc.fi/OPUS-DGT/v2019/moses/en-fr.txt.zip"
+    assert f"get '/data/o p/DGT' en-fr.zip {address}" in lines
+    assert "# NLLB: not in the list, and left out. Of a language that needs it:" in lines
+    narrow = ok(prepare("81langs", "--set", "data.languages=[ckb_Arab]", "--script")).stdout
+    assert ": 1 language, 3 zips, 14,911 pairs, " in narrow and "en-fr" not in narrow
+    script = tmp_path / "download.sh"
+    script.write_text(said.replace("/data/o p", str(tmp_path)))
+    (tmp_path / "curl").write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; echo "$3" > "$2"\n')
+    (tmp_path / "curl").chmod(0o755)
+    some = [line for line in script.read_text().splitlines() if not line.startswith("get ") or "DGT" in line]
+    script.write_text("\n".join(some))
+    for _ in range(2):
+        subprocess.run(["sh", script], check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert len(list((tmp_path / "DGT").iterdir())) == 20
+    assert (tmp_path / "DGT" / "en-fr.zip").read_text().strip() == address
+
+
+def test_a_dry_run_says_what_opus_has(tmp_path: Path) -> None:
+    keys = ["--set", f"data.root={tmp_path}", "--set", "data.languages=[fra_Latn,mlt_Latn]"]
+    corpora = "data.corpora=[{name: DGT, format: opus, path: DGT, languages: [fra_Latn, mlt_Latn]}]"
+    limits = ["--set", "data.minimum_per_language=0", "--set", corpora]
+    said = fails(prepare("81langs", *keys, *limits, "--dry-run"), 1, "no pair of files for fra_Latn")
+    assert "OPUS lists more: 2 languages, 2 zips, " in said.stdout
+
+
+def test_a_script_is_for_opus(recipe: Path) -> None:
+    fails(prepare(recipe, "--script"), 1, "no corpus of the recipe is of format `opus`")

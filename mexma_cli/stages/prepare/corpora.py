@@ -257,12 +257,11 @@ class _Listing:
     def __init__(self, data: Data, corpus: Corpus) -> None:
         self._data, self._corpus = data, corpus
         self._looked = str(data.resolve(corpus.path or ""))
-        self._spelled = {spelling.lower(): code for code, all_ in data.codes.items() for spelling in all_}
         self._found: dict[str, list[PairFiles]] = {}
         target = languages.resolve(corpus.target)
         pattern = data.pattern((corpus.path or "").replace("{lang}", "*"))
         for part, codes in _parts(_under(pattern, corpus.format)):
-            first, second = (self._resolve(code) for code in codes)
+            first, second = (code_of(data, code) for code in codes)
             if first and second and target in (first, second):
                 other = first if second == target else second
                 ordered = part.files if second == target else part.files[::-1]
@@ -281,13 +280,19 @@ class _Listing:
             )
         return Bitext(self._data, self._corpus, language, parts, self._looked)
 
-    def _resolve(self, code: str) -> str | None:
-        if code.lower() in self._spelled:
-            return languages.resolve(self._spelled[code.lower()])
-        try:
-            return languages.resolve(code)
-        except MexmaError:
-            return None  # OPUS has codes of its own, such as ze_zh for subtitles in two languages
+
+def code_of(data: Data, code: str) -> str | None:
+    """FLORES-200 code of a language as files spell it; None if it is none that is known.
+
+    OPUS has codes of its own, such as ze_zh for subtitles in two languages.
+    """
+    for known, spellings in data.codes.items():
+        if code.lower() in map(str.lower, spellings):
+            return languages.resolve(known)
+    try:
+        return languages.resolve(code)
+    except MexmaError:
+        return None
 
 
 def _under(pattern: str, format_: str) -> list[Path]:
