@@ -686,18 +686,20 @@ class SentenceEncoder:
             return self.modules(torch.from_numpy(pooled)).numpy()[:, : self.dim]
 
     def check_packs(self, what: str) -> None:
-        """Refuse an encoder that embeds sentences of equal length at a time, for what needs packed ones.
+        """Refuse an encoder that only embeds, for what needs one that is trained on packed sentences.
 
         Raises:
             MexmaError: It is one.
         """
         from mexma_cli.encoder.model.attention import packs
 
-        if not packs(self.model):
+        family = FAMILIES.get(self.model.config.model_type)
+        if not packs(self.model) or (family is not None and family.only_embeds):
+            others = [name for name, one in FAMILIES.items() if one.packs and not one.only_embeds]
             raise MexmaError(
                 f"{self.name!r}: {what} needs a model that takes packed sentences, and this "
                 f"{self.model.config.model_type} only embeds",
-                f"{', '.join(name for name, family in FAMILIES.items() if family.packs)} do",
+                f"{', '.join(others)} do",
             )
 
     def _check_own_code(self) -> None:

@@ -131,7 +131,8 @@ def run_packed(
         inputs["position_ids"] = batch.position_ids
     if packs(model):
         rows = {name: tensor[None] for name, tensor in inputs.items()}
-        return model(**rows, **attention_arguments(batch, backend)).last_hidden_state[0]
+        once = {"use_cache": False} if "use_cache" in signature(model.forward).parameters else {}
+        return model(**rows, **once, **attention_arguments(batch, backend)).last_hidden_state[0]
     runs = [(length, len(list(run))) for length, run in groupby(batch.lengths)]
     parts = {name: tensor.split([n * length for length, n in runs]) for name, tensor in inputs.items()}
     states = []
@@ -164,24 +165,34 @@ def packed_attention(
     """Attention within each sentence of a packed batch.
 
     Args:
-        query, key, value: [1, H, T, D].
+        module: A layer's attention; in a decoder, a token attends to itself and to what is before it.
+        query, key, value: [1, H, T, D]; keys and values may have fewer heads, each for some of the queries'.
         attention_mask: Always None: the sentence borders are in `cu_seq_lens_q`.
         sliding_window: A token attends to those that are nearer than this; None: to all of its sentence.
 
     Returns:
         [1, T, H, D] and None (no weights).
     """
+    if shared := query.shape[1] // key.shape[1] - 1:
+        key, value = (part.repeat_interleave(shared + 1, dim=1) for part in (key, value))
     states = query, key, value
     slides = sliding_window is not None and max(packed_lengths) > sliding_window
-    if slides or packed_backend == "bucketed" or not _takes(packed_backend, query):
+    causal = _is_causal(module)
+    if causal or slides or packed_backend == "bucketed" or not _takes(packed_backend, query):
         rows = torch.stack([part[0].transpose(0, 1) for part in states], dim=1)
         window = sliding_window if slides else None
-        output = bucketed(rows, packed_lengths, scaling, dropout, window)[None]
+        output = bucketed(rows, packed_lengths, scaling, dropout, window, causal)[None]
     elif packed_backend == "varlen":
         output = _varlen(states, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
     else:
         output = _with_xformers(states, packed_lengths, scaling, dropout)
     return output, None
+
+
+def _is_causal(module: torch.nn.Module) -> bool:
+    """Whether a layer's tokens attend to earlier ones only, as transformers' masks have it."""
+    config = getattr(module, "config", None)
+    return bool(getattr(module, "is_causal", False)) and getattr(config, "is_causal", True) is not False
 
 
 def _takes(backend: Backend, query: torch.Tensor) -> bool:
@@ -203,19 +214,21 @@ def bucketed(
     scaling: float | None,
     dropout: float,
     window: int | None = None,
+    causal: bool = False,
 ) -> torch.Tensor:
     """Attention within each sentence, by runs of neighbours.
 
     Args:
         states: [T, 3, H, D], query, key and value of each token.
         window: As `packed_attention`'s `sliding_window`.
+        causal: A token attends to itself and to what is before it.
 
     Returns:
         [T, H, D].
     """
     # One run has neighbouring short sentences, or neighbours of equal length. The latter are a view
     # [n, L, 3, H, D] of the packed tensor: no padding, no copy, no mask.
-    short = {n: within_short(states, n) and n <= (window or n) for n in set(lengths)}
+    short = {n: not causal and within_short(states, n) and n <= (window or n) for n in set(lengths)}
     runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if short[n] else n)]
     outputs = []
     for run, part in zip(runs, states.split(list(map(sum, runs))), strict=True):
@@ -226,8 +239,10 @@ def bucketed(
         mask = None
         if window is not None:
             places = torch.arange(run[0], device=part.device)
-            mask = (places[:, None] - places).abs() < window
-        attended = scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scaling)
+            apart = places[:, None] - places
+            mask = (apart >= 0) & (apart < window) if causal else apart.abs() < window
+        alone = causal and mask is None
+        attended = scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=alone, scale=scaling)
         outputs.append(attended.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 

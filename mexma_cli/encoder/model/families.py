@@ -19,6 +19,8 @@ class Family(NamedTuple):
     packs: bool = True
     """Whether it takes packed sentences: attention through AttentionInterface, positions as arguments. If
     not, sentences of equal length run together, without padding too."""
+    only_embeds: bool = False
+    """Whether it packs to embed alone: it is not trained, and there is no look at its attention."""
     takes_language: bool = False
     """Whether a sentence begins with the token of its language, and its mean is the vector, as in SONAR."""
 
@@ -35,18 +37,11 @@ _BY_LENGTH = (
     ("deberta-v2", "DebertaV2Model", False),
     ("electra", "ElectraModel", False),
     ("ernie", "ErnieModel", False),
-    ("eurobert", "EuroBertModel", False),
-    ("gemma", "GemmaModel", False),
     ("gemma2", "Gemma2Model", False),
-    ("gemma3_text", "Gemma3TextModel", False),
     ("gte", "GteModel", False),
     ("jina_embeddings_v3", "JinaEmbeddingsV3Model", True),
-    ("llama", "LlamaModel", False),
-    ("mistral", "MistralModel", False),
     ("mt5", "MT5EncoderModel", False),
     ("nomic_bert", "NomicBertModel", False),
-    ("qwen2", "Qwen2Model", False),
-    ("qwen3", "Qwen3Model", False),
     ("rembert", "RemBertModel", False),
     ("roformer", "RoFormerModel", False),
     ("t5", "T5EncoderModel", False),
@@ -54,6 +49,17 @@ _BY_LENGTH = (
     ("xlm-roberta-xl", "XLMRobertaXLModel", True),
 )
 """Model type, class, `behind_padding`: these run as they are, sentences of equal length together."""
+
+_PACKED = {
+    "eurobert": "EuroBertModel",
+    "gemma": "GemmaModel",
+    "gemma3_text": "Gemma3TextModel",
+    "llama": "LlamaModel",
+    "mistral": "MistralModel",
+    "qwen2": "Qwen2Model",
+    "qwen3": "Qwen3Model",
+}
+"""Model type and class: decoders, which attend through AttentionInterface."""
 
 STATIC, TABLE = "static", "embedding.weight"
 """The model type of static encoders, model2vec's and StaticEmbedding's, and the name of their one weight."""
@@ -70,6 +76,7 @@ FAMILIES = {
     "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
     "laser3": Family("Laser3", behind_padding=False, is_bert=False, packs=False),
     STATIC: Family("StaticEmbedding", behind_padding=False, is_bert=False, packs=False),
+    **{kind: Family(model, False, is_bert=False, only_embeds=True) for kind, model in _PACKED.items()},
     **{kind: Family(model, behind, is_bert=False, packs=False) for kind, model, behind in _BY_LENGTH},
 }
 """By the model type in config.json. An encoder of another family is refused."""

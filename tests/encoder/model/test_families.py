@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
+from mexma_cli.encoder.model.families import _PACKED, POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.attention import attention_rows
 from tests.encoder.conftest import LONG, SHAPE, WIDTH, bert, modules_json, pieces, word_pieces, write
@@ -179,7 +179,9 @@ def test_any_family_has_the_vectors_of_sentence_transformers(
     pooling = published_other(name, folder, texts)
     theirs = library.SentenceTransformer(str(folder), device="cpu").encode(some)
     encoder = SentenceEncoder.load(str(folder), "cpu")
-    assert encoder.pooling == pooling and encoder.computed_by.endswith("of equal length together")
+    kind = encoder.transformer.config.model_type
+    how = "sentences packed" if kind in _PACKED else "of equal length together"
+    assert encoder.pooling == pooling and encoder.computed_by.endswith(how)
     np.testing.assert_allclose(encoder.embed(some), theirs, atol=1e-5)
     assert encoder.truncated > 0
     encoder.save(tmp_path / "saved")
@@ -210,6 +212,15 @@ def test_what_takes_no_packed_sentences_only_embeds(texts: list[str], tmp_path: 
     encoder = SentenceEncoder.load(str(tmp_path), "cpu")
     with pytest.raises(MexmaError, match="needs a model that takes packed sentences, and this mpnet only em"):
         next(attention_rows(encoder, ["Oui"]))
+
+
+def test_decoders_are_packed_to_embed_alone(texts: list[str], tmp_path: Path) -> None:
+    published_other("qwen3", tmp_path, texts)
+    encoder = SentenceEncoder.load(str(tmp_path), "cpu")
+    with pytest.raises(MexmaError, match=r"training needs .* and this qwen3 only embeds") as caught:
+        encoder.check_packs("training")
+    hint = caught.value.hint or ""
+    assert "xlm-roberta" in hint and "qwen3" not in hint
 
 
 def test_every_pooling_but_the_pooler_is_sentence_transformers() -> None:
