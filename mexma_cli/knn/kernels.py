@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.units import GRID, LANES, PAIRS, Limits, Pairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.threads import in_slices
@@ -74,15 +73,6 @@ def key(score: np.float32, row: int) -> np.int64:
     bits = np.int64(as_bits(np.float32(score + np.float32(0)), np.int32))  # -0.0 becomes 0.0
     ordered = bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFF)
     return (ordered << np.int64(32)) | (np.int64(0xFFFFFFFF) - np.int64(row))
-
-
-@inner
-def score_of(key: np.int64) -> np.float32:
-    """The score in a key; -inf for EMPTY."""
-    if key == EMPTY:
-        return np.float32(-np.inf)
-    ordered = np.int32(key >> np.int64(32))
-    return as_bits(np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)), np.float32)
 
 
 @compiled

@@ -31,7 +31,8 @@ Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
 _ENTRY_BYTES = 50
-_COMPILED = 1 << 17  # pairs for which it pays to wait for Numba
+COMPILED_FROM = 1 << 17
+"""Pairs for which it pays to wait for Numba."""
 
 
 def match(
@@ -149,7 +150,7 @@ class Matching:
     def taken(self, pairs: Candidates) -> np.ndarray:
         """bool [n], for the n pairs that come next."""
         if self._retrieval == "max":
-            claim = _claim if len(pairs) < _COMPILED else _claim_compiled()
+            claim = _claim if len(pairs) < COMPILED_FROM else _claim_compiled()
             return claim(pairs.source, pairs.target, *self._taken)
         source, target = np.append(self._last[0], pairs.source), np.append(self._last[1], pairs.target)
         self._last = source[-1], target[-1]

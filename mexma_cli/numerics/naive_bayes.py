@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import float32
 
-from mexma_cli.numerics.compiling import as_bits, compiled
+from mexma_cli.numerics.compiling import as_bits, compiled, inlined
 
 
 @compiled(fastmath={"contract"})
@@ -75,7 +75,7 @@ def naive_bayes_scores(
     return scores
 
 
-@compiled(inline="always")
+@inlined
 def _weight(half: int) -> float:
     """A negative normal float16, given as its bits, as a float32."""
     bits = np.uint32(half & np.uint16(0x7FFF)) << np.uint32(13)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from huggingface_hub import constants
 
+import mexma_cli
 from mexma_cli.main import cli
 from mexma_cli.numerics import limits
 from mexma_cli.stages.doctor import doctor
@@ -113,3 +115,18 @@ def test_warm_leaves_nothing_to_compile(tmp_path: Path) -> None:
     assert "compiling" not in run("align", *texts, "-o", tmp_path / "aligned.tsv")
     index = ("--index", "IVF2,Flat", "--recall", "0.1")
     assert "compiling" not in run("mine", *index, *texts, "-o", tmp_path / "found.tsv")
+
+
+@pytest.mark.slow
+def test_all_loops_are_compiled_ahead(tmp_path: Path) -> None:
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-m", "mexma_cli", "-q", "doctor", "--warm"], check=True, env=env)
+    warmed = {file.name.split(".")[1].rsplit("-", 1)[0] for file in tmp_path.rglob("*.nbi")}
+    package = Path(mexma_cli.__file__).parent
+    loops = {"_claim"}  # compiled only where there are many pairs
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                by = {ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list}
+                loops |= {node.name} if by & {"compiled", "summing", "called", "inner"} else set()
+    assert len(loops) > 20 and not loops - warmed

@@ -179,7 +179,7 @@ def test_blocks_do_not_show(
         patch.setattr(candidates_module, "_BUFFERED", sizes[1])
         patch.setattr(spool, "GATHERED", sizes[2])
         patch.setattr(module, "_ENTRIES", 16 * sizes[3])
-        patch.setattr(module, "_COMPILED", 1)
+        patch.setattr(module, "COMPILED_FROM", 1)
         blocks = match(neighbours, kind, retrieval, threshold)
     for name in ("scores", "source", "target", "cosines", "below"):
         ours, theirs = (np.asarray(getattr(pairs, name)) for pairs in (whole, blocks))

@@ -15,10 +15,13 @@ from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiles import Search
 from mexma_cli.knn.torch_products import KINDS
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.match import COMPILED_FROM, Matching
 from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
+from mexma_cli.text.identify import Py3Langid
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,17 @@ def _search_index() -> None:
     ann(*_sides(), _K, SearchSettings(index="IVF2,Flat", recall=0.1))
 
 
+def _identify() -> None:
+    lines = ["Where is the station?", "Où est la gare ?"] * 4
+    Py3Langid().identify(lines)
+
+
+def _match() -> None:
+    rows = np.arange(COMPILED_FROM)
+    pairs = Candidates(np.zeros(len(rows), np.float32), rows, rows, np.zeros(len(rows), np.float32))
+    Matching("max", (len(rows), len(rows))).taken(pairs)
+
+
 def _train() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _train_in(Path(folder))
@@ -102,6 +116,8 @@ WORK = {
     "searching": _search,
     "searching an index": _search_index,
     "embedding by a transformer": _embed,
+    "language identification": _identify,
+    "matching many pairs": _match,
     "training": _train,
 }
 """The functions that compile loops, by name."""
