@@ -221,6 +221,7 @@ CASES: dict[str, str] = {
         embed --lang eng text/eng.txt -o embed/eng.emb --json
         embed --lang eng text/gold.eng -o embed/fp32.emb --dtype fp32 --clean --max-tokens 12
         embed --lang eng text/few.eng -o embed/bf16.emb --dtype bf16 --store-dtype float32
+        embed --lang eng text/few.eng -o embed/long.emb --no-normalise
         embed --lang spa text/gold.spa -o embed/gold-spa.emb
         embed --lang eng text/gold.eng -o embed/gold-eng.emb
         embed - -o embed/stdin.emb <text/dirty.txt
@@ -450,6 +451,7 @@ shards/all.emb
         prepare prepare/tsv.yaml --workers 1
         prepare prepare/aligned.yaml --json --workers 2
         prepare prepare/opus.yaml
+        prepare 81langs --script
         info prepare/tsv/own.spa_Latn
         info prepare/opus --json
         fails prepare prepare/tsv.yaml --set data.max_charz=3
@@ -462,6 +464,7 @@ shards/all.emb
         info train-more/run
         report train-more/run train-mexma/run
         report train-more/run --json
+        train train-mexma/recipe.yaml --dry-run
         embed --model train-more/run text/few.spa -o train-more/spa.emb
         train train-mexma/recipe.yaml --set run=train-more/two --set data.store=train-more/data \
 --nproc-per-node 2 --set trainer.steps=3 --set trainer.batch_pairs=8
