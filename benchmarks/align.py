@@ -31,6 +31,7 @@ from mexma_cli import SentenceEncoder
 from mexma_cli.align.align import Side, align
 from mexma_cli.encoder.runs import RunEncoder, run_encoder
 from mexma_cli.evaluation.align import Bead, percent
+from mexma_cli.stages.align.align import headings
 
 LANGUAGES = "ces deu ell fin fra heb hun ind ita nld pol por rus spa swe tur ukr"
 VECALIGN_SIZE = 6
@@ -210,7 +211,7 @@ def sides(document: Document, encoder: RunEncoder) -> tuple[Side, Side]:
     texts = [document.source, document.target]
     found = encoder.documents(texts, [None, None])
     source, target = (
-        Side(vectors, np.array([len(line) for line in text]), runs)
+        Side(vectors, np.array([len(line) for line in text]), runs, headings(text))
         for text, (vectors, runs) in zip(texts, found, strict=True)
     )
     return source, target

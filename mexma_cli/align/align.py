@@ -27,11 +27,14 @@ class Side:
         lengths: int64 [n], characters of each sentence.
         runs: (starts int64 [R], sizes int64 [R], all at least 2) -> float32 [R, d], unit vectors of runs of
             sentences.
+        headings: bool [n], lines that may well be on one side only, such as headings and page numbers; None:
+            there are none.
     """
 
     vectors: np.ndarray
     lengths: np.ndarray
     runs: Runs
+    headings: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,14 @@ class _Document:
         sums: float32 [n, d], vectors minus the document's mean and their rivals', times their weights.
         weights: float32 [n], roots of the lengths; 0 for empty sentences.
         ends: float64 [n + 1], characters before each sentence.
+        headings: bool [n], as of `Side`.
         vectors: float32 [n, d], as they were; of no use where sentences are joined two by two.
     """
 
     sums: np.ndarray
     weights: np.ndarray
     ends: np.ndarray
+    headings: np.ndarray
     vectors: np.ndarray
 
     @classmethod
@@ -114,7 +119,8 @@ class _Document:
         rivals *= np.float32(_RIVAL)
         own -= rivals
         own *= weights[:, None]
-        return cls(own, weights, np.append(0.0, np.cumsum(side.lengths)), side.vectors)
+        headings = np.zeros(len(own), bool) if side.headings is None else side.headings
+        return cls(own, weights, np.append(0.0, np.cumsum(side.lengths)), headings, side.vectors)
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -123,7 +129,8 @@ class _Document:
         """Each two sentences as one."""
         starts = np.arange(0, len(self), 2)
         sums, weights = (np.add.reduceat(part, starts, axis=0) for part in (self.sums, self.weights))
-        return _Document(sums, weights, self.ends[np.append(starts, len(self))], self.vectors)
+        headings = np.logical_and.reduceat(self.headings, starts)
+        return _Document(sums, weights, self.ends[np.append(starts, len(self))], headings, self.vectors)
 
     def norms(self, most: int) -> np.ndarray:
         """Lengths of the sums of the 1 to `most` sentences before each point, float32 [most, n + 1]; 0 where
@@ -201,7 +208,8 @@ class _Search:
             starts = np.arange(len(ends)) - np.arange(1, len(norms) + 1)[:, None]
             scales = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
             lengths, worth = (
-                (upto - upto[np.maximum(starts, 0)]).astype(np.float32) for upto in (ends, _gains(ends))
+                (upto - upto[np.maximum(starts, 0)]).astype(np.float32)
+                for upto in (ends, _gains(ends, document))
             )
             found.append(RunsBefore(document.sums, scales, lengths, worth))
         return found[0], found[1]
@@ -216,7 +224,9 @@ class _Search:
 
     def worth(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
         """The values of steps with these cosines, float64 [E]."""
-        both = [(end, _gains(end)) for end in self._ends]
+        both = [
+            (end, _gains(end, document)) for end, document in zip(self._ends, self._documents, strict=True)
+        ]
         lengths, worth = (
             [own[k][steps[:, side + 2]] - own[k][steps[:, side]] for side, own in enumerate(both)]
             for k in (0, 1)
@@ -224,13 +234,13 @@ class _Search:
         return np.where(_are_alone(steps), 0, values(cosines, *lengths) + worth[0] + worth[1])
 
 
-def _gains(ends: np.ndarray) -> np.ndarray:
-    """The `gains` of all sentences before each point, float64 [n + 1].
+def _gains(ends: np.ndarray, document: _Document) -> np.ndarray:
+    """The `gains` of all sentences of a document before each point, float64 [n + 1].
 
     Args:
         ends: float64 [n + 1], the characters before each.
     """
-    return np.append(0.0, np.cumsum(gains(np.diff(ends))))
+    return np.append(0.0, np.cumsum(gains(np.diff(ends), document.headings)))
 
 
 def _are_alone(steps: np.ndarray) -> np.ndarray:

@@ -27,15 +27,17 @@ Band = tuple[np.ndarray, np.ndarray, np.ndarray]
 """First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
 
 
-def gains(lengths: np.ndarray) -> np.ndarray:
+def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
     """What it is worth that sentences are aligned, float64 [n].
 
-    Page numbers and marks of footnotes cost something: they are more often on one side only than sentences.
+    Headings, page numbers and what is shorter than a word cost something: they are more often on one side
+    only than sentences.
 
     Args:
         lengths: Their characters.
+        headings: bool [n], which are headings and the like.
     """
-    return np.asarray(SENTENCE * (2 * np.minimum(lengths / _SHORT, 1) - 1))
+    return np.asarray(SENTENCE * np.where(headings, -1, 2 * np.minimum(lengths / _SHORT, 1) - 1))
 
 
 def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) -> np.ndarray:

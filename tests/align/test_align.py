@@ -153,17 +153,18 @@ def test_blank_sentences_are_left_alone() -> None:
     assert Alignment(range(4, 5), range(0, 0), 0.0).source in [one.source for one in blank]
 
 
-def test_page_numbers_and_lines_of_one_side_stay_alone() -> None:
+@pytest.mark.parametrize("length", [2, 12])
+def test_page_numbers_and_headings_of_one_side_stay_alone(length: int) -> None:
     source, target, gold = planted(np.random.default_rng(6), [(1, 1)] * 20)
     random = np.random.default_rng(7)
     at = [5, 11, 16]
 
-    def with_pages(own: np.ndarray, extra: np.ndarray) -> np.ndarray:
+    def with_more(own: np.ndarray, extra: np.ndarray) -> np.ndarray:
         return np.insert(own, at, extra, axis=0)
 
-    pages = side(with_pages(source.vectors, unit(random.standard_normal((3, 64)))))
-    pages = replace(pages, lengths=with_pages(source.lengths, np.array([2, 3, 3])))
-    found = align(pages, target)
-    alone = [one.source.start for one in found if not one.target]
-    assert alone == [5, 12, 18]
+    like = source.vectors[at] + 0.5 * unit(random.standard_normal((3, 64)))  # as headings are
+    more = side(with_more(source.vectors, unit(like)))
+    lengths, marked = with_more(source.lengths, np.full(3, length)), with_more(np.zeros(20, bool), np.ones(3))
+    found = align(replace(more, lengths=lengths, headings=marked if length > 4 else None), target)
+    assert [one.source.start for one in found if not one.target] == [5, 12, 18]
     assert [one.target for one in found if one.target] == [one.target for one in gold]

@@ -19,7 +19,7 @@ def runs(random: np.random.Generator, count: int, most: int) -> RunsBefore:
     sums = random.standard_normal((count, 5)) * (random.random((count, 1)) < 0.8)
     ends = np.append(0, np.cumsum(random.integers(0, 40, count)))
     scales, lengths, worth = np.zeros((3, most, count + 1), np.float32)
-    gains = np.append(0, np.cumsum(paths.gains(np.diff(ends))))
+    gains = np.append(0, np.cumsum(paths.gains(np.diff(ends), np.arange(count) % 4 == 3)))
     for size in range(1, min(most, count) + 1):
         norms = [np.linalg.norm(sums[end - size : end].sum(axis=0)) for end in range(size, count + 1)]
         scales[size - 1, size:] = [1 / norm if norm else 0 for norm in norms]

@@ -429,7 +429,8 @@ class Aligner:
         known = [own.vectors(number) if encoder.takes_vectors else None for number in numbers]
         found = encoder.documents(texts, known, self.languages[side])
         return [
-            Side(vectors, _lengths(text), runs) for text, (vectors, runs) in zip(texts, found, strict=True)
+            Side(vectors, _lengths(text), runs, headings(text))
+            for text, (vectors, runs) in zip(texts, found, strict=True)
         ]
 
     def sentences(self, side: int, numbers: range) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -441,6 +442,21 @@ class Aligner:
         texts = [list(map(self.clean[side], own.read(number).sentences)) for number in numbers]
         both = zip(texts, known, strict=True)
         return [(stored_vectors(text, vectors), _lengths(text)) for text, vectors in both]
+
+
+_HEADING = 40  # characters of a heading, at most
+_HEADINGS = 0.25  # share of a document's lines that may be headings, at most
+
+
+def headings(text: Sequence[str]) -> np.ndarray:
+    """Lines that look like headings, page numbers or running heads, bool [n]: short ones without a mark at
+    their end, and those without a letter. None where many do: then the text has no marks."""
+    found = np.array([_is_heading(line.strip()) for line in text], bool)
+    return found & (np.count_nonzero(found) <= _HEADINGS * len(found))
+
+
+def _is_heading(line: str) -> bool:
+    return (len(line) <= _HEADING and line[-1:].isalnum()) or not any(map(str.isalpha, line))
 
 
 def _lengths(text: Sequence[str]) -> np.ndarray:
