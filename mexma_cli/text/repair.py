@@ -19,7 +19,8 @@ _BREAKS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROLS = "".join(
     chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n" + _BREAKS
 )
-_INVISIBLE = "\xad\u200b\u2060\ufeff"
+_DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_INVISIBLE = "\xad\u200b\u2060\ufeff" + _DIRECTIONS
 _MAP = dict.fromkeys(map(ord, _BREAKS), "\n") | dict.fromkeys(map(ord, _CONTROLS + _INVISIBLE))
 _TIMES_ESCAPED = 4
 _SECOND = re.escape(bytes({*range(0x80, 0xC0)} - {0x98}).decode("cp1251") + "\x98")
@@ -47,9 +48,9 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
     """Texts as people meant them, in NFC.
 
     Tags and entities of HTML are taken out, also those that are escaped once more. Mojibake (UTF-8 that was
-    read as another encoding) is repaired by ftfy (Speer, 2019). Control characters, soft hyphens and
-    invisible spaces are removed; the control characters that end lines or pages become line ends. Nothing
-    else changes: text that needs no repair comes back as it is.
+    read as another encoding) is repaired by ftfy (Speer, 2019). Control characters, soft hyphens, marks of
+    direction and invisible spaces are removed; the control characters that end lines or pages become line
+    ends. Nothing else changes: text that needs no repair comes back as it is.
 
     Args:
         repaired: Counts the texts that were repaired: `tags`, `entities`, `mojibake`, `control`, `composed`.

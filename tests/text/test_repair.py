@@ -53,6 +53,7 @@ def test_good_text_comes_back_as_it_is() -> None:
 
 def test_entities_controls_and_accents() -> None:
     assert repaired("Tom &amp; Jerry &eacute;") == ("Tom & Jerry é", {"entities": 1})
+    assert repaired("\u200ea\u2067\u05d0\u2069\u200f\u200c\u200d") == ("a\u05d0\u200c\u200d", {"control": 1})
     assert repaired("a\0b\u200bc\xadd\x0ce\u2028f\tg") == ("abcd\ne\nf\tg", {"control": 1})
     assert repaired("e\u0301") == ("é", {"composed": 1})
 
