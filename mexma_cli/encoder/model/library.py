@@ -90,6 +90,11 @@ class LibraryModel(LazyTransformer):
         return False
 
     @property
+    def is_static(self) -> bool:
+        """False: it is computed by the library, whatever it is."""
+        return False
+
+    @property
     def first_position(self) -> int:
         """Not known, and not needed."""
         return 0
