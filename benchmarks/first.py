@@ -34,7 +34,7 @@ cli(prog_name="mexma")
 TRIES = int(os.environ.get("TRIES", 5))
 COMMANDS = (
     "embed --lang spa few.txt -o few.emb",
-    "mine spa.emb eng.emb -o pairs.tsv",
+    "mine spa.emb eng.emb --margin ratio -o pairs.tsv",
     "knn spa.emb eng.emb -o near.knn",
     "score spa.emb eng.emb -o scored.tsv",
     "search spa.emb eng.emb -o found.tsv",
