@@ -13,7 +13,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.common import filled_lines, parsed, read_aligned, read_sentences
-from mexma_cli.files import fingerprint, together, whole_file, write_json_atomic
+from mexma_cli.files import fingerprint, make_folder, together, whole_file, write_json_atomic
 from mexma_cli.settings.evaluate import Switching
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
@@ -139,7 +139,7 @@ def write_code_switched(
         "replaced": made.replaced,
         "lines": [row + 1 for row in made.rows],
     }
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     chosen = [english[row] for row in made.rows]
     with together():
         # First, so that without it there is no text that could be taken for LASER's.

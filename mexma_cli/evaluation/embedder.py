@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import whole_file
+from mexma_cli.files import clear, whole_file
 from mexma_cli.languages import resolve
 from mexma_cli.numerics.machine import cache_folder
 from mexma_cli.reporting.result import describe
@@ -79,6 +80,8 @@ class Embedder:
         path = self.folder / f"{_key(self.encoder, sentences, key_parts)}.npy"
         kept = _read(path, (len(sentences), self.encoder.dim))
         if kept is not None:
+            with suppress(OSError, MexmaError):  # a run was killed when it had just kept them
+                clear(path)
             if self.on_progress:
                 self.on_progress(len(sentences), 0)
             return kept
