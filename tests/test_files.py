@@ -408,3 +408,18 @@ def test_what_is_no_json_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(MexmaError, match=r"a\.json is damaged: not JSON"):
         read_json(tmp_path / "a.json")
+
+
+def test_a_workplace_that_another_has_just_made_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "a.txt.partial"
+    folder.mkdir()
+    with only_writer(folder):
+        with (
+            pytest.raises(MexmaError, match="another process is writing there"),
+            workplace(tmp_path / "a.txt"),
+        ):
+            pass
+        assert folder.is_dir()
+    with workplace(tmp_path / "a.txt"):
+        pass
+    assert not folder.exists()

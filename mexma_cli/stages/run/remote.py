@@ -24,6 +24,8 @@ from mexma_cli.files import (
     commit,
     fingerprint,
     fsync_file,
+    fsync_folder,
+    make_folder,
     make_parent,
     no_space_as_message,
     partial,
@@ -311,9 +313,10 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
         gone = there - sums.keys() if whole else set()
         after = {name: before.get(name, "") for name in there - gone} | sums
         if new or gone:
-            system.makedirs(place, exist_ok=True)
+            _make_folder(system, place)
             with system.open(f"{place}/{_IN_WORK}", "wb") as file:
                 file.write(_manifest(dict.fromkeys(new | gone | begun.keys(), "")))
+            _settle(system, place, _IN_WORK)
             with system.transaction:
                 try:
                     for name in sorted(new):
@@ -323,6 +326,7 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
                         system.rm_file(f"{place}/{_IN_WORK}")
                     raise
             system.invalidate_cache()
+            _settle(system, place, *new)
             for name in sorted(new):
                 with system.open(f"{place}/{name}", "rb") as file:
                     if _copied_bytes(file) != sums[name]:
@@ -331,14 +335,38 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
                         )
         if before != after:
             system.pipe_file(f"{place}/{MANIFEST}", _manifest(after))
+            _settle(system, place, MANIFEST)
         for name in sorted(gone):
             system.rm_file(f"{place}/{name}")
         if new or gone or begun:
             system.rm_file(f"{place}/{_IN_WORK}")
 
 
+def _is_local(system: Any) -> bool:
+    return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
+
+
+def _make_folder(system: Any, path: str) -> None:
+    if _is_local(system):
+        make_folder(Path(path))
+    else:
+        system.makedirs(path, exist_ok=True)
+
+
+def _settle(system: Any, place: str, *names: str) -> None:
+    """Let files on a local disk outlive a power cut; other file systems see to it themselves."""
+    if not _is_local(system):
+        return
+    paths = [Path(f"{place}/{name}") for name in names]
+    for path in paths:
+        with path.open("rb") as file:
+            fsync_file(file)
+    for folder in {path.parent for path in paths}:
+        fsync_folder(folder)
+
+
 def _upload(system: Any, path: Path, checksum: str, there: str) -> None:
-    system.makedirs(there.rpartition("/")[0], exist_ok=True)
+    _make_folder(system, there.rpartition("/")[0])
     with path.open("rb") as source, system.open(there, "wb") as file:
         if _copied_bytes(source, file) != checksum:
             raise MexmaError(f"{path} is damaged: it is not what the run has made", ANEW)

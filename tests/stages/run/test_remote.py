@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -345,3 +346,22 @@ def test_a_part_of_a_run_leaves_what_others_have_sent(
         corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], output={"to": "memory://found"}), InThisProcess
     )
     assert len(below(memory, "/found/")) == 3
+
+
+def test_what_is_sent_to_a_local_disk_outlives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = [], os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+        fsync(descriptor)
+
+    made = tmp_path / "made"
+    made.write_text("pairs")
+    monkeypatch.setattr(os, "fsync", noting)
+    name = f"{remote.BITEXT}/a/b.tsv"
+    send({name: (made, checksum_file(made))}, f"file://{tmp_path}/far/away")
+    file, manifest = f"far/away/{name}", "far/away/manifest.json"
+    assert {".", "far", "far/away", f"far/away/{remote.BITEXT}", str(Path(file).parent), file} <= set(synced)
+    assert synced.index(file) < synced.index(manifest) and synced[-1] == "far/away"
