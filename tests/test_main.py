@@ -133,7 +133,7 @@ def test_a_log_file_is_known_again_after_a_power_cut(tmp_path: Path, monkeypatch
     log, synced = tmp_path / "log", list[bytes]()
     monkeypatch.setattr(os, "fsync", lambda _: synced.append(log.read_bytes()))
     run("--log-file", log, "embed", tmp_path / "none")
-    assert re.match(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d mexma .*\n", synced[0])
+    assert re.match(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d mexma.*\n", synced[0])
 
 
 def test_a_log_file_gets_the_notes_with_their_time_and_why_it_failed(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_evaluations_and_score_tell_it_the_language_of_each_text(sonar: Path, tm
             Embedder(encoder, kept)(lines, language), reference(sonar, lines, resolve(language)), atol=1e-5
         )
     assert len(list(kept.iterdir())) == 3
-    model = ("--model", str(sonar), "--dtype", "fp32")
+    model = ("--model", str(sonar), "--dtype", "fp32", "--max-tokens", "200")
     for arguments in (("xsim", tmp_path, "--target", "deu", "--langs", "fra"), ("tatoeba", tmp_path)):
         ok(run("eval", *arguments, *model, "--cache", kept))
     assert len(list(kept.iterdir())) == 3  # all of them found again: in French, German and English
