@@ -13,9 +13,10 @@ from tests.faults.conftest import Campaign
 from tests.faults.running import Mexma, differing, tree
 from tests.faults.stand import Stand, untimed
 
+ALIGN = (*TEXTS, "p.tsv", "--report", "p.report.json")
 PAIRS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "split": (SPLIT, (*SPLIT, "--on", "long=60")),
-    "align": ((*TEXTS, "p.tsv", "--report", "p.report.json"), (*TEXTS, "p.tsv", "--keep", "1-1")),
+    "align": (ALIGN, (*ALIGN, "--keep", "1-1")),
     "align-find": (FOUND, (*FOUND, "--max-size", "1")),
     "run": (RUN, (*RUN, "--set", "mine.threshold=1")),
     "mine": (MINE_TEXT, (*MINE_TEXT, "--threshold", "1")),

@@ -14,7 +14,7 @@ import yaml
 
 from mexma_cli import limited_yaml
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file, is_held, make_parent, only_writer, read_json
+from mexma_cli.files import checksum_file, clear, is_held, make_parent, only_writer, read_json
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
@@ -69,6 +69,8 @@ def run_corpus(
 
         def begin() -> None:
             folder.begin()
+            for name in _OWN:
+                clear(folder.path / name)  # a run was killed when it had just given one its name
             if not _says(folder.path / RECIPE, recipe):
                 write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
@@ -104,8 +106,7 @@ def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
         MexmaError: Naming it.
     """
     folder.check_free()
-    known = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _is_resolved}
-    for name, of_a_run in known.items():
+    for name, of_a_run in _OWN.items():
         path, ours = folder.path / name, False
         with suppress(OSError):
             ours = folder.begun and path.is_file() and of_a_run(path)
@@ -128,6 +129,10 @@ def _is_resolved(path: Path) -> bool:
         return False
     whole = isinstance(raw, dict) and {"kind", "languages", "units", "output"} <= raw.keys()
     return whole and yaml.safe_dump(raw, sort_keys=False, allow_unicode=True) == text
+
+
+_OWN = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _is_resolved}
+"""The files of a run that are in no record, and whether one that is there is of a run."""
 
 
 def _says(path: Path, recipe: CorpusRecipe) -> bool:

@@ -512,3 +512,15 @@ def test_documents_are_wanted_where_they_are_not(tmp_path: Path, tiny_encoder: P
     for keys in ({"align": {}}, {"mine": {"within": True}}):
         with pytest.raises(ValueError, match=r"needs documents: languages\.deu_Latn has no `split`"):
             corpus(tmp_path, tiny_encoder, **keys)
+
+
+def test_a_recipe_that_had_just_got_its_name_leaves_nothing_beside_it(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    run_corpus(recipe, InThisProcess)
+    left = tmp_path / "run" / "recipe.yaml.partial"
+    left.mkdir()
+    (left / ".mexma").touch()
+    run_corpus(recipe, InThisProcess)
+    assert not left.exists() and (tmp_path / "run" / "recipe.yaml").is_file()
