@@ -66,9 +66,12 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
     for place, text in enumerate(found):
         if ("&" in text or "<" in text) and not keep_html:
             found[place] = _without_html(text, repaired)
-    for place in np.flatnonzero(may_be_mojibake(Characters(found))).tolist():
+    characters, before = Characters(found), repaired["mojibake"]
+    for place in np.flatnonzero(may_be_mojibake(characters)).tolist():
         change("mojibake", place, _without_mojibake(found[place]))
-    for place in np.flatnonzero(_has_control(Characters(found))).tolist():
+    if repaired["mojibake"] > before:
+        characters = Characters(found)
+    for place in np.flatnonzero(_has_control(characters)).tolist():
         change("control", place, found[place].translate(_MAP))
     for place, text in enumerate(found):
         if not unicodedata.is_normalized("NFC", text):
