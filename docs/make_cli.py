@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from mexma_cli.lazy import SectionedCommand
-from mexma_cli.main import COMMANDS, cli
+from mexma_cli.main import cli
 from mexma_cli.text.rules import OF_SENTENCES, RULES, SELECTABLE
 
 HEADER = """\
@@ -52,7 +52,7 @@ def commands(
 
 def render() -> str:
     root = click.Context(cli, info_name="mexma", **cli.context_settings)
-    found = list(commands(cli, iter(COMMANDS), root, "##"))
+    found = list(commands(cli, iter(cli.table), root, "##"))
     shared = shared_options(
         command.sections(ctx) for _, command, ctx in found if isinstance(command, SectionedCommand)
     )

@@ -82,8 +82,6 @@ PURPOSES = {
 }
 """The files of `commands/` by what they are for, each with a line of help."""
 
-COMMANDS = {name: line for table in PURPOSES.values() for name, line in table.items()}
-
 EPILOG = """\b
 Examples:
   mexma embed --lang spa spa.txt -o spa.emb

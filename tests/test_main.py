@@ -107,7 +107,7 @@ def test_help_lists_the_commands_by_what_they_are_for(flag: str) -> None:
         assert [line.split()[0] for line in listed[:-1]] == list(table) and not listed[-1]
 
 
-@pytest.mark.parametrize("name", list(main.COMMANDS))
+@pytest.mark.parametrize("name", list(main.cli.table))
 def test_every_command_is_there_with_help(name: str) -> None:
     assert importlib.import_module(f"mexma_cli.commands.{name.replace('-', '_')}").command.help
     result = ok(run(name, "--help"))
