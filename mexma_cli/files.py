@@ -212,18 +212,17 @@ def workplace(final: Path) -> Iterator[Path]:
 @contextmanager
 def _workplace(final: Path) -> Iterator[Path]:
     folder = partial(final)
-    with suppress(FileExistsError), no_space_as_message(final):
-        folder.mkdir()
-    if not folder.is_dir() or folder.is_symlink():
-        raise _not_ours(folder, "is no folder")
-    with only_writer(folder):  # one that is refused leaves the folder to the other
-        try:
-            with _marked(folder, behind_link(final)):
-                yield in_work(final)
-        except BaseException:
-            with suppress(OSError):
-                folder.rmdir()  # if nothing is in it yet
-            raise
+    try:
+        with suppress(FileExistsError), no_space_as_message(final):
+            folder.mkdir()
+        if not folder.is_dir() or folder.is_symlink():
+            raise _not_ours(folder, "is no folder")
+        with only_writer(folder), _marked(folder, behind_link(final)):
+            yield in_work(final)
+    except BaseException:  # also a signal that came with the first line
+        with suppress(OSError, MexmaError), only_writer(folder):  # it may be another's now
+            folder.rmdir()  # if nothing is in it yet
+        raise
 
 
 @contextmanager

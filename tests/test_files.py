@@ -352,6 +352,17 @@ def test_what_a_killed_run_left_in_a_workplace_goes_and_nothing_else(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["final", "other.partial"]
 
 
+def test_a_signal_while_a_workplace_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkdir(folder: Path) -> None:
+        os.mkdir(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "final", "new")
+    assert not list(tmp_path.iterdir())
+
+
 def test_with_progress_a_workplace_stays_for_the_next_run(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), workplace(tmp_path / "final") as part:
         part.write_text("half")

@@ -21,7 +21,6 @@ from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.identify import expected, identifier, in_other_language
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.names import document_id
-from mexma_cli.text.near_duplicates import Signatures
 from mexma_cli.text.pages import decode_page, usual_encoding
 from mexma_cli.text.repair import decode, repair
 from mexma_cli.text.rules import CODES, SentenceRules
@@ -137,7 +136,9 @@ class ChunkWorker:
         return identifier(self._settings.lid, self._settings.lid_model)
 
     @cached_property
-    def _signatures(self) -> Signatures | None:
+    def _signatures(self) -> Any:
+        from mexma_cli.text.near_duplicates import Signatures
+
         limit = self._how.limits.get("near-duplicate")
         return None if limit is None else Signatures(limit)
 
