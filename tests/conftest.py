@@ -94,7 +94,9 @@ def _group(item: pytest.Item) -> str:
     return "processes" if forks else item.nodeid.partition("::")[0]
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if getattr(session.config.option, "loadgroup", False) and session.items:
+        assert "@" in session.items[0].nodeid, "this pytest-xdist does not group tests with this pytest"
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000)
