@@ -19,7 +19,7 @@ def full_temporary_disk(test: Callable[[], None]) -> Any:
     @functools.wraps(test)
     def on_full_disk() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tempfile, "TemporaryFile", lambda *_: FULL.open("w+b"))
+            patch.setattr(tempfile, "TemporaryFile", lambda **_: FULL.open("w+b"))
             test()
 
     return pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")(on_full_disk)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mexma_cli.store.spool import Spool
+from mexma_cli.store.spool import Spool, Table
 
-_BUFFERED = 1 << 23  # pairs that are in memory together: 200 MB, three times that while they are sorted
 PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosines", "<f4")])
 """A pair in a temporary file."""
 
@@ -66,12 +65,6 @@ def best_first(pairs: Candidates) -> Candidates:
     return pairs.take(np.lexsort((pairs.target, pairs.source, -pairs.scores)))
 
 
-def bytes_to_sort(pairs: int) -> tuple[int, int]:
-    """Bytes of memory that `SortedPairs` takes for so many pairs: while they are added, and at the end."""
-    held = PAIR.itemsize * min(_BUFFERED, pairs)
-    return held, 3 * held
-
-
 class PairSpool:
     """Pairs in a temporary file."""
 
@@ -88,67 +81,22 @@ class PairSpool:
 
 
 class SortedPairs:
-    """Pairs that come in any order, and are read back best first; many are sorted in parts, on disk.
+    """Pairs that come in any order, and are read back best first; many are sorted on disk.
 
     Raises:
         MexmaError: The temporary disk is full.
     """
 
     def __init__(self) -> None:
-        self._spool, self._ends = Spool(PAIR), [0]
-        self._held: list[Candidates] = []
+        self._table = Table(PAIR, "-scores", "source", "target")
 
     def add(self, pairs: Candidates) -> None:
         """Add pairs."""
-        self._held.append(pairs)
-        if sum(map(len, self._held)) >= _BUFFERED:
-            self._spool.write(_records(self._sorted()))
-            self._ends.append(self._spool.rows)
+        self._table.append(**{name: getattr(pairs, name) for name in PAIR.names or ()})
 
     def merged(self) -> Iterator[Candidates]:
         """All pairs, in blocks; once."""
-        last = self._sorted()
-        if not self._spool.rows:
-            yield last
-            return
-        self._spool.write(_records(last))
-        places, ends = self._ends, [*self._ends[1:], self._spool.rows]
-        step = max(1, _BUFFERED // len(ends))
-        held = [np.empty(0, PAIR) for _ in ends]
-        while True:
-            for run, end in enumerate(ends):
-                if not len(held[run]):
-                    stop = min(places[run] + step, end)
-                    held[run], places[run] = self._spool.read(places[run], stop), stop
-            # What is better than the last pair of each run that has more on the disk is known to the end.
-            open_ends = [
-                _key(part[-1]) for part, place, end in zip(held, places, ends, strict=True) if place < end
-            ]
-            counts = [_up_to(part, min(open_ends)) if open_ends else len(part) for part in held]
-            if not sum(counts):
-                return
-            some = np.concatenate([part[:count] for part, count in zip(held, counts, strict=True)])
-            held = [part[count:] for part, count in zip(held, counts, strict=True)]
-            yield best_first(_candidates(some))
-
-    def _sorted(self) -> Candidates:
-        """What is held, sorted; then nothing is."""
-        held, self._held = [_candidates(np.empty(0, PAIR)), *self._held], []
-        columns = (np.concatenate([getattr(pairs, name) for pairs in held]) for name in PAIR.names or ())
-        return best_first(Candidates(*columns))
-
-
-def _key(record: np.void) -> tuple[float, int, int]:
-    """What pairs are sorted by."""
-    return -float(record["scores"]), int(record["source"]), int(record["target"])
-
-
-def _up_to(records: np.ndarray, last: tuple[float, int, int]) -> int:
-    """How many of some sorted pairs do not come after one."""
-    falling = -records["scores"]
-    start, stop = (int(np.searchsorted(falling, np.float32(last[0]), side)) for side in ("left", "right"))
-    source, target = records["source"][start:stop], records["target"][start:stop]
-    return start + int(((source < last[1]) | ((source == last[1]) & (target <= last[2]))).sum())
+        yield from map(_candidates, self._table.sorted())
 
 
 def _records(pairs: Candidates) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.ranked import ascending, blocks, quantiles, spread
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
-from mexma_cli.store.spool import Scattered, gathered
+from mexma_cli.store.spool import gathered, scattered
 
 _POINTS = 256  # scores at which the model is fitted
 _EXPONENTS = np.arange(0.1, 1.21, 0.02)
@@ -228,10 +228,8 @@ class ScoreModel(PrecisionModel):
         for name in ("source", "target"):
             rows = getattr(first, name)
             count = 1 + max(int(rows.max()), int(getattr(second, name).max()))
-            known = Scattered(count, np.float64, 0.0)
-            for part in blocks(len(first)):
-                known.put(rows[part], self.probability(first.scores[part]))
-            found.append(known.array())
+            right = ((rows[part], self.probability(first.scores[part])) for part in blocks(len(first)))
+            found.append(scattered(count, np.float64, 0.0, right))
         return found
 
     def _fitted(self, exponent: float, above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:

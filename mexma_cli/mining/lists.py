@@ -11,7 +11,7 @@ import numpy as np
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.margin import mean_of
-from mexma_cli.store.spool import Scattered, Spool, parts
+from mexma_cli.store.spool import Spool, parts, scattered
 
 BLOCK_ROWS = 1 << 21
 """Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
@@ -109,11 +109,13 @@ def without_pairs(found: Neighbours | Sides, pairs: Candidates, k: int) -> Sides
         MexmaError: The temporary disk is full.
     """
     sides = sides_of(found)
-    source, target = (Scattered(side.count, np.int64, NO_PARTNER) for side in sides)
-    for part in slices(len(pairs)):
-        source.put(pairs.source[part], pairs.target[part])
-        target.put(pairs.target[part], pairs.source[part])
-    return FewerNeighbours(sides[0], k, source.array()), FewerNeighbours(sides[1], k, target.array())
+    source, target = (
+        scattered(side.count, np.int64, NO_PARTNER, ((own[part], other[part]) for part in slices(len(pairs))))
+        for side, own, other in zip(
+            sides, (pairs.source, pairs.target), (pairs.target, pairs.source), strict=True
+        )
+    )
+    return FewerNeighbours(sides[0], k, source), FewerNeighbours(sides[1], k, target)
 
 
 def others(neighbours: Neighbours, k: int) -> Sides:

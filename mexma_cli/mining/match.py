@@ -19,11 +19,10 @@ from mexma_cli.mining.candidates import (
     Candidates,
     PairSpool,
     SortedPairs,
-    bytes_to_sort,
 )
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.store.spool import GATHERED, gathered
+from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 
@@ -86,8 +85,7 @@ def bytes_to_mine(rows: int, k: int) -> int:
     bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
     block = min(lists.BLOCK_ROWS, rows)
     looking = block * (_ENTRY_BYTES * k + 4 * PAIR.itemsize) + 4 * min(GATHERED, rows)
-    held, sorting = bytes_to_sort(rows)
-    return max(looking + held, sorting + rows // 8, rows * 60 // 100)
+    return max(looking + bytes_to_sort(rows, PAIR) + rows // 8, rows * 60 // 100)
 
 
 def _candidates(

@@ -1,19 +1,24 @@
-"""Arrays in temporary files: appended to, parted into buckets, filled in any order, and read in blocks."""
+"""Arrays and tables in temporary files: appended to in any order, and read in blocks, sorted if need be."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mexma_cli.text.temporary import temporary_space
 
-_BUCKETS = 100  # at most, since a process may have 1024 files open
-_SPAN = 1 << 20  # values of a bucket, if there are not more than `_BUCKETS` of them
+BUFFER = 16 << 20
+"""Bytes of records that a table has in memory; four times that while it sorts them."""
+HASHED = np.dtype([("hash", "<u8"), ("row", "<i8")])
+"""A hash, and the row that has it."""
+_SPAN = 1 << 20  # values that are scattered together
 GATHERED = 1 << 24
 """Values that are looked up together."""
 
@@ -29,18 +34,20 @@ class Spool:
 
     Args:
         dtype: Of the array, perhaps structured.
+        folder: Of the file; the folder for temporary files if there is none.
 
     Raises:
-        MexmaError: `write` finds the temporary disk full.
+        MexmaError: `write` finds the temporary disk full; that of a given folder is an OSError.
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: Any, folder: Path | None = None) -> None:
         self._dtype, self.rows = np.dtype(dtype), 0
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+        self._full = nullcontext if folder else temporary_space
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - lives as long as this object
 
     def write(self, values: np.ndarray) -> None:
         """Append values [n], cast to the spool's type."""
-        with temporary_space():
+        with self._full():
             self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
             self._file.flush()
         self.rows += len(values)
@@ -58,60 +65,130 @@ class Spool:
         return np.memmap(self._file, self._dtype, "r", shape=(self.rows,))
 
 
-class Buckets:
-    """Records that are put into so many spools by number, each to be read back as one array."""
+class Table:
+    """Records in any order, read back sorted. Up to `BUFFER` bytes of them are in memory; more are sorted in
+    runs in a temporary file, and the runs are merged.
 
-    def __init__(self, count: int, dtype: Any) -> None:
-        self.count, self._spools = count, [Spool(dtype) for _ in range(count)]
+    Args:
+        dtype: Of the records, structured.
+        keys: Fields to sort by, the most significant first; `-name` sorts falling. Of records with equal keys
+            those that came first stay first.
+        together: Records in which so many of the first keys are equal come in one block, however many.
+        folder: Of the temporary file.
 
-    def add(self, numbers: np.ndarray, records: np.ndarray) -> None:
-        """Append records [n] to the buckets that `numbers`, int [n], name."""
-        order = np.argsort(numbers, kind="stable")
-        borders = np.searchsorted(numbers[order], np.arange(len(self._spools) + 1)).tolist()
-        for spool, (start, stop) in zip(self._spools, pairwise(borders), strict=True):
-            if start < stop:
-                spool.write(records[order[start:stop]])
+    Raises:
+        MexmaError: The temporary disk is full; of a given folder it is an OSError.
+    """
 
-    def read(self, number: int) -> np.ndarray:
-        """The records of a bucket, in the order in which they came."""
-        return self._spools[number].read(0, self._spools[number].rows)
+    def __init__(self, dtype: Any, *keys: str, together: int = 0, folder: Path | None = None) -> None:
+        self._dtype, self._keys = np.dtype(dtype), keys
+        self._whole = keys[: together or len(keys)]
+        self._runs, self._ends = Spool(dtype, folder), [0]
+        self._held, self._size = [np.empty(0, self._dtype)], 0
+
+    def append(self, **columns: Any) -> None:
+        """Append records, whose fields are arrays [n] or, for all of them, one value."""
+        records = np.empty(np.broadcast(*columns.values()).size, self._dtype)
+        for name, values in columns.items():
+            records[name] = values
+        self._held.append(records)
+        self._size += records.nbytes
+        if self._size >= BUFFER:
+            self._end_run()
+
+    def sorted(self) -> Iterator[np.ndarray]:
+        """All records, in blocks, none of them empty; once."""
+        if not self._runs.rows:
+            if self._size:
+                yield self._in_order(self._held)
+            return
+        self._end_run()
+        places, ends = self._ends[:-1], self._ends[1:]
+        held, step = [self._held[0]] * len(places), max(1, BUFFER // self._dtype.itemsize // len(places))
+        while True:
+            for run, end in enumerate(ends):
+                if (stop := min(places[run] + step - len(held[run]), end)) > places[run]:
+                    held[run] = np.concatenate([held[run], self._runs.read(places[run], stop)])
+                    places[run] = stop
+            # A run that has more on the disk may go on with the keys of its last record here.
+            last = [
+                self._place(part[-1])
+                for part, place, end in zip(held, places, ends, strict=True)
+                if place < end
+            ]
+            counts = [bisect_left(part, min(last), key=self._place) if last else len(part) for part in held]
+            if any(counts):
+                yield self._in_order([part[:count] for part, count in zip(held, counts, strict=True)])
+                held = [part[count:] for part, count in zip(held, counts, strict=True)]
+            elif last:
+                step *= 2
+            else:
+                return
+
+    def below(self, borders: Iterable[int]) -> Iterator[np.ndarray]:
+        """The records whose first key is below each border and not below the one before; once."""
+        blocks, held = self.sorted(), self._held[0]
+        for border in borders:
+            found = [held]
+            while not len(found[-1]) or found[-1][self._keys[0]][-1] < border:
+                if (block := next(blocks, None)) is None:
+                    break
+                found.append(block)
+            held = np.concatenate(found) if len(found) > 1 else held
+            count = int(np.searchsorted(held[self._keys[0]], border))
+            yield held[:count]
+            held = held[count:]
+
+    def _end_run(self) -> None:
+        self._runs.write(self._in_order(self._held))
+        self._ends.append(self._runs.rows)
+        self._held, self._size = self._held[:1], 0
+
+    def _in_order(self, parts: list[np.ndarray]) -> np.ndarray:
+        records = np.concatenate(parts)
+        columns = [-records[key[1:]] if key[0] == "-" else records[key] for key in self._keys[::-1]]
+        return records[np.lexsort(columns)]
+
+    def _place(self, record: np.void) -> tuple[Any, ...]:
+        return tuple(-record[key[1:]] if key[0] == "-" else record[key] for key in self._whole)
 
 
-class Scattered:
-    """A flat array in temporary files whose values come in any order.
+def repeats(records: np.ndarray, *keys: str) -> np.ndarray:
+    """bool [n], whether a record has the same keys as the one before; the first one has not."""
+    found = np.ones(len(records), dtype=bool)
+    found[:1] = False
+    for key in keys:
+        found[1:] &= records[key][1:] == records[key][:-1]
+    return found
 
-    Takes little memory, however long it is: what comes is put into buckets of places that follow one another.
+
+def bytes_to_sort(rows: int, dtype: Any) -> int:
+    """Bytes of memory that a `Table` of so many records takes at most."""
+    return 4 * min(BUFFER, rows * np.dtype(dtype).itemsize)
+
+
+def scattered(
+    count: int, dtype: Any, default: Any, values: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """A flat array whose values come in any order, memory-mapped from a temporary file.
 
     Args:
         count: Its length.
-        default: Where no value was put.
+        default: Where there is no value.
+        values: Places, int [n], and their values, [n]; of several for a place the last one stays.
+
+    Raises:
+        MexmaError: The temporary disk is full.
     """
-
-    def __init__(self, count: int, dtype: Any, default: Any) -> None:
-        self._count, self._default = count, default
-        self._span = max(_SPAN, -(-count // _BUCKETS))
-        self._record = np.dtype([("place", "<i8"), ("value", dtype)])
-        self._buckets = Buckets(-(-count // self._span), self._record)
-
-    def put(self, places: np.ndarray, values: np.ndarray) -> None:
-        """Put values [n] at places, int [n]; of several for a place the last one stays.
-
-        Raises:
-            MexmaError: The temporary disk is full.
-        """
-        records = np.empty(len(places), self._record)
-        records["place"], records["value"] = places, values
-        self._buckets.add(records["place"] // self._span, records)
-
-    def array(self) -> np.ndarray:
-        """All values, memory-mapped."""
-        found = Spool(self._record["value"])
-        for number, start in enumerate(range(0, self._count, self._span)):
-            part = np.full(min(self._span, self._count - start), self._default, self._record["value"])
-            records = self._buckets.read(number)
-            part[records["place"] - start] = records["value"]
-            found.write(part)
-        return found.array()
+    table, found = Table([("place", "<i8"), ("value", dtype)], "place"), Spool(dtype)
+    for places, some in values:
+        table.append(place=places, value=some)
+    spans = list(parts(count, _SPAN))
+    for span, records in zip(spans, table.below(span.stop for span in spans), strict=True):
+        part = np.full(span.stop - span.start, default, dtype)
+        part[records["place"] - span.start] = records["value"]
+        found.write(part)
+    return found.array()
 
 
 def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:

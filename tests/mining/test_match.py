@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining import candidates as candidates_module
 from mexma_cli.mining import lists
 from mexma_cli.mining import match as module
-from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.margin import MARGINS, margin, means
 from mexma_cli.mining.match import RETRIEVALS, best_of_each, match
 from mexma_cli.store import spool
@@ -176,7 +175,7 @@ def test_blocks_do_not_show(
     whole = match(neighbours, kind, retrieval, threshold)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lists, "BLOCK_ROWS", sizes[0])
-        patch.setattr(candidates_module, "_BUFFERED", sizes[1])
+        patch.setattr(spool, "BUFFER", sizes[1] * PAIR.itemsize)
         patch.setattr(spool, "GATHERED", sizes[2])
         patch.setattr(module, "_ENTRIES", 16 * sizes[3])
         patch.setattr(module, "COMPILED_FROM", 1)

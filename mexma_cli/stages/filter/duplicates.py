@@ -13,8 +13,8 @@ import xxhash
 import zstandard
 
 from mexma_cli.formats.bitext import Pair
+from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.hashes import pair_hash
-from mexma_cli.text.partitions import HashPartitions
 from mexma_cli.text.rules import CODES
 from mexma_cli.text.temporary import temporary_space
 
@@ -55,24 +55,22 @@ def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator
     """
     with tempfile.TemporaryDirectory(prefix="mexma-") as name, temporary_space():
         folder = Path(name)
-        parts = {rule: HashPartitions(folder / rule) for rule in rules}
+        tables = {rule: Table(HASHED, "hash", together=1) for rule in rules}
         rows = 0
         with zstandard.open(folder / "pairs", "wb") as file:
             for batch in batches:
                 kept = np.flatnonzero(batch.codes == 0)
-                for rule, part in parts.items():
+                for rule, table in tables.items():
                     hash_of = HASHES[rule]
                     hashes = [hash_of(batch.sources[row], batch.targets[row]) for row in kept.tolist()]
-                    part.add(np.array(hashes, dtype=np.uint64), kept + rows)
+                    table.append(hash=np.array(hashes, dtype=np.uint64), row=kept + rows)
                 pickle.dump(batch._replace(sources=(), targets=()), file)
                 rows += len(batch.codes)
         broken = np.zeros(rows, dtype=np.uint8)
-        for rule, part in parts.items():
-            for entries in part.sorted():
+        for rule, table in tables.items():
+            for entries in table.sorted():
                 entries = entries[broken[entries["row"]] == 0]
-                again = entries["hash"][1:] == entries["hash"][:-1]
-                broken[entries["row"][1:][again]] = CODES[rule]
-            part.remove()
+                broken[entries["row"][repeats(entries, "hash")]] = CODES[rule]
         done = 0
         with zstandard.open(folder / "pairs", "rb") as file:
             while done < rows:

@@ -12,23 +12,19 @@ import xxhash
 
 from mexma_cli.knn.units import directed
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.spool import Buckets, Scattered
+from mexma_cli.store.spool import Table, bytes_to_sort, repeats, scattered
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
 
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16
-LINES_COMPARED = 1 << 20
-"""Lines compared with one another, while they are no more than this for each of the files."""
-SORTING_BYTES = 72
-"""For each of them: the digests, and twice that to sort them."""
-_FILES = 256  # buckets at most, since a process may have 1024 files open
-_DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
+DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
+"""A checksum of a line, and its row."""
 
 
 def filtering_bytes(rows: int) -> int:
     """Bytes of memory that `filter_rows` takes for so many rows."""
-    return _VECTORS_BYTES * 4 + rows + SORTING_BYTES * max(min(rows, LINES_COMPARED), rows // _FILES)
+    return _VECTORS_BYTES * 4 + rows + bytes_to_sort(rows, DIGEST)
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     """The rows that take part, bool [rows], and how many do not: duplicates, empty lines, unusable vectors.
 
     Of equal lines the last is kept, since LASER keeps the last one's vector. Takes a byte a row; the lines'
-    digests (24 bytes each) are sorted in pieces, in temporary files if there are many.
+    digests (24 bytes each) are sorted, in a temporary file if there are many.
 
     Raises:
         MexmaError: the store has no sentences, they are damaged, or the temporary disk is full.
@@ -117,10 +113,8 @@ def twins(store: EmbeddingStore) -> np.ndarray:
     Raises:
         MexmaError: As `filter_rows`.
     """
-    found = Scattered(store.rows, np.int64, -1)
-    for rows, same in _sorted_lines(store, np.zeros(store.rows, dtype=bool)):
-        found.put(rows, _last_of_line(rows, same)[1])
-    return found.array()
+    lines = _sorted_lines(store, np.zeros(store.rows, dtype=bool))
+    return scattered(store.rows, np.int64, -1, ((rows, _last_of_line(rows, same)[1]) for rows, same in lines))
 
 
 def _last_of_line(rows: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,38 +128,16 @@ def _sorted_lines(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np
     """In pieces, the rows that are not empty, those of equal lines together and in file order, and bool
     [rows - 1], which of them have the line of the next. Also marks the empty lines in `empty`.
     """
-    for bucket in _buckets(store, empty):
-        bucket = bucket[np.lexsort((bucket["low"], bucket["high"]))]  # stable
-        if len(bucket):
-            yield bucket["row"], (bucket[["high", "low"]][1:] == bucket[["high", "low"]][:-1])
-
-
-def _buckets(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
-    """The digests of all lines that are not empty, _DIGEST [n], equal ones in the same piece, in file order.
-
-    Also marks the empty lines in `empty`.
-    """
-    count = min(_FILES, 1 << max(0, -(-store.rows // LINES_COMPARED) - 1).bit_length())
-    if count == 1:
-        yield np.concatenate([np.empty(0, _DIGEST), *_digests(store, empty)])
-        return
-    buckets = Buckets(count, _DIGEST)
-    for digests in _digests(store, empty):
-        buckets.add(digests["high"] % np.uint64(count), digests)
-    for number in range(count):
-        yield buckets.read(number)
-
-
-def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
-    row, sentences = 0, store.sentences()
+    table, row, sentences = Table(DIGEST, "high", "low", "row", together=2), 0, store.sentences()
     while lines := list(islice(sentences, _LINES)):
-        digests = np.empty(len(lines), _DIGEST)
-        digests["high"], digests["low"] = digests_of(lines).T
-        digests["row"] = np.arange(row, row + len(lines))
         blank = empty[row : row + len(lines)]
         blank[:] = [is_blank(line) for line in lines]
+        filled = np.flatnonzero(blank == 0)
+        high, low = digests_of(lines)[filled].T
+        table.append(high=high, low=low, row=row + filled)
         row += len(lines)
-        yield digests[blank == 0]
+    for digests in table.sorted():
+        yield digests["row"], repeats(digests, "high", "low")[1:]
 
 
 def digests_of(lines: Iterable[str]) -> np.ndarray:

@@ -21,10 +21,11 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
 from mexma_cli.numerics.limits import memory_limit
 from mexma_cli.settings.knn import EXACT, SearchSettings
-from mexma_cli.stages.knn.row_filter import LINES_COMPARED, SORTING_BYTES
+from mexma_cli.stages.knn.row_filter import DIGEST
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
 from mexma_cli.store.neighbours import content_checksum
+from mexma_cli.store.spool import bytes_to_sort
 from mexma_cli.text.amounts import counted, size, size_option
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
     if settings.memory is not None:
         load_libraries()
     needed = least_bytes(n, m, dim, k, settings.index)
-    held = resident() + _READING_BYTES + SORTING_BYTES * min(max(n, m), LINES_COMPARED)
+    held = resident() + _READING_BYTES + bytes_to_sort(max(n, m), DIGEST)
     memory_for_search(settings.memory, held, n + m, k, needed)
     return enough(held, max(result_bytes(n + m, k), needed))
 

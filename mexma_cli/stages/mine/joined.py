@@ -15,7 +15,7 @@ from mexma_cli.mining.lists import Lists
 from mexma_cli.mining.margin import mean_of
 from mexma_cli.mining.match import rank_of
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.store.spool import Buckets, Spool
+from mexma_cli.store.spool import Spool, Table
 from mexma_cli.text.temporary import temporary_space
 
 _LINES = 1 << 16  # read at a time
@@ -67,7 +67,7 @@ class PairTexts:
         rows, sides = (pairs.source, pairs.target), []
         for side, store in enumerate(stores):
             look_up = known and known[side]
-            sides.append(JoinedSide(rows[side], rows[1 - side], store.rows, store.sentences(), look_up))
+            sides.append(JoinedSide(rows[side], rows[1 - side], store.sentences(), look_up))
         return cls((sides[0], sides[1]))
 
     def of(self, part: slice | np.ndarray) -> tuple[Beside, Beside]:
@@ -80,13 +80,12 @@ class PairTexts:
 
 
 class JoinedSide:
-    """One side of pairs. Takes little memory, however many there are: rows are put into buckets in temporary
-    files, the text is read once, in order, and its lines go into buckets of pairs that follow one another.
+    """One side of pairs. Takes little memory, however many there are: rows are sorted on disk, the text is
+    read once, in order, and its lines go into buckets of pairs that follow one another.
 
     Args:
         rows: int64 [n], this side of the pairs; a row may be in several.
         others: int64 [n], the other side.
-        count: Rows of this side in all.
         sentences: Those of all rows, in order.
         known: Looks up ranks and means, if they are wanted.
 
@@ -98,7 +97,6 @@ class JoinedSide:
         self,
         rows: np.ndarray,
         others: np.ndarray,
-        count: int,
         sentences: Iterator[str],
         known: Known | None = None,
     ) -> None:
@@ -108,24 +106,16 @@ class JoinedSide:
         self._records = [Spool(_BESIDE) for _ in range(buckets)]
         self._texts = [tempfile.TemporaryFile() for _ in range(buckets)]  # noqa: SIM115 - live as long as this
         self._open = -1, np.empty(0, _BESIDE), np.zeros(1, np.int64)
-        per_bucket = -(-max(1, -(-count // _BUCKETS)) // _LINES) * _LINES
-        by_row = Buckets(-(-count // per_bucket), _ROW)
-        last = -1
+        table, last = Table(_ROW, "row"), -1
         for start in range(0, len(rows), _PLACES):
             part = slice(start, start + _PLACES)
-            records = np.empty(len(rows[part]), _ROW)
-            records["row"], records["other"] = rows[part], others[part]
-            records["place"] = np.arange(start, start + len(records))
-            by_row.add(records["row"] // per_bucket, records)
-            last = max(last, int(records["row"].max()))
+            table.append(row=rows[part], other=others[part], place=np.arange(start, start + len(rows[part])))
+            last = max(last, int(rows[part].max()))
+        starts = range(0, last + 1, _LINES)
+        chosen = table.below(start + _LINES for start in starts)
         with temporary_space():
-            for start in range(0, last + 1, _LINES):
-                if start % per_bucket == 0:
-                    held = by_row.read(start // per_bucket)
-                    held, done = held[np.argsort(held["row"], kind="stable")], 0
-                until = int(np.searchsorted(held["row"], start + _LINES))
-                self._keep(held[done:until], list(islice(sentences, _LINES)), start)
-                done = until
+            for start, some in zip(starts, chosen, strict=True):
+                self._keep(some, list(islice(sentences, _LINES)), start)
             for file in self._texts:
                 file.flush()
 

@@ -18,16 +18,14 @@ from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import RowCounts, digests_of, twins
 from mexma_cli.stages.mine.documents import DocumentFiles, check_lines, ids_of_lines, none_in_common
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.store.spool import Buckets, Spool, gathered
+from mexma_cli.store.spool import Spool, Table, bytes_to_sort, gathered, repeats
 from mexma_cli.text.lines import is_blank
 
 _LINES = 1 << 16  # read at a time
-_BUCKETS = 200  # of a side, at most, since a process may have 1024 files open
-_ROWS = 1 << 18  # of a bucket, if there are not more than `_BUCKETS` of them
 _VECTORS = 64 << 20  # bytes of those that are searched together, on a side; or those of one document
 _KEYS = ("document", "document_low", "side", "line", "line_low", "row")
-_DIGESTS = [(name, "<u8") for name in ("document", "document_low", "line", "line_low")]
-_LINE = np.dtype([*_DIGESTS, ("side", "<i1"), ("row", "<i8"), ("mean", "<f4")])
+_DIGESTS = ("document", "document_low", "line", "line_low")
+_LINE = np.dtype([*((name, "<u8") for name in _DIGESTS), ("side", "<i1"), ("row", "<i8"), ("mean", "<f4")])
 
 
 class Within(NamedTuple):
@@ -56,17 +54,14 @@ def match_within(
         MexmaError: A line without an id, no id in common, another number of lines than the texts have; or the
             temporary disk is full.
     """
-    count = max(1, min(_BUCKETS, -(-sum(store.rows for store in stores) // _ROWS)))
-    buckets, same, empty = Buckets(count, _LINE), [], []
+    table, same, empty = Table(_LINE, *_KEYS, together=2), [], []
     for side, (store, path) in enumerate(zip(stores, documents[:2], strict=True)):
         same.append(twins(store))
         means = _background(sides[side], same[-1])
-        empty.append(_by_document(store, path, means, side, buckets))
+        empty.append(_by_document(store, path, means, side, table))
     every, paired, repeated, unusable = SortedPairs(), 0, np.zeros(2, np.int64), np.zeros(2, np.int64)
-    for number in range(count):
-        lines = buckets.read(number)
-        lines = lines[np.lexsort([lines[key] for key in _KEYS[::-1]])]
-        again = _alike(lines, _KEYS[:-1])  # of equal lines of a document the last one stays
+    for lines in table.sorted():
+        again = np.append(repeats(lines, *_KEYS[:-1])[1:], False)  # of equal lines the last one stays
         without = ~again & np.isnan(lines["mean"])
         repeated += np.bincount(lines["side"][again], minlength=2)
         unusable += np.bincount(lines["side"][without], minlength=2)
@@ -87,9 +82,8 @@ def match_within(
 
 def bytes_within(rows: int, dim: int) -> int:
     """Bytes of memory that `match_within` takes for so many rows of both sides, before its pairs are matched:
-    which rows are empty, the lines of a bucket and their order, vectors and what is made of them."""
-    bucket = min(rows, max(_ROWS, rows // _BUCKETS)) * (3 * _LINE.itemsize + 16)
-    return max(rows, bucket) + 4 * min(_VECTORS, 4 * dim * rows)
+    which rows are empty, the lines that are sorted, vectors and what is made of them."""
+    return max(rows, bytes_to_sort(rows, _LINE)) + 4 * min(_VECTORS, 4 * dim * rows)
 
 
 def _background(side: Lists, twin: np.ndarray) -> np.ndarray:
@@ -104,38 +98,26 @@ def _background(side: Lists, twin: np.ndarray) -> np.ndarray:
     return found.array()
 
 
-def _by_document(store: EmbeddingStore, path: Path, means: np.ndarray, side: int, buckets: Buckets) -> int:
-    """Put the lines of a store that are not empty into the buckets of their documents; how many are empty."""
+def _by_document(store: EmbeddingStore, path: Path, means: np.ndarray, side: int, table: Table) -> int:
+    """Put the lines of a store that are not empty into a table of documents; how many are empty."""
     sentences, ids, empty = store.sentences(), ids_of_lines(path), 0
     for start in range(0, store.rows, _LINES):
         lines = list(islice(sentences, _LINES))
         names = list(islice(ids, len(lines)))
         if len(names) < len(lines):
             check_lines(path, start + len(names), store.rows, str(store.path))
-        found = np.empty(len(lines), _LINE)
-        found["document"], found["document_low"] = digests_of(names).T
-        found["line"], found["line_low"] = digests_of(lines).T
-        found["side"], found["row"] = side, np.arange(start, start + len(lines))
-        found["mean"] = means[start : start + len(lines)]
-        found = found[[not is_blank(line) for line in lines]]
-        empty += len(lines) - len(found)
-        buckets.add(found["document"] % np.uint64(buckets.count), found)
+        filled = np.flatnonzero([not is_blank(line) for line in lines])
+        digests = np.hstack([digests_of(names), digests_of(lines)])[filled]
+        columns = dict(zip(_DIGESTS, digests.T, strict=True))
+        table.append(**columns, side=side, row=start + filled, mean=means[start + filled])
+        empty += len(lines) - len(filled)
     check_lines(path, store.rows + sum(1 for _ in ids), store.rows, str(store.path))
     return empty
 
 
-def _alike(lines: np.ndarray, keys: tuple[str, ...]) -> np.ndarray:
-    """bool [n], whether a line has the keys of the next one; the last one has no next."""
-    found = np.ones(len(lines), dtype=bool)
-    found[-1:] = False
-    for key in keys:
-        found[:-1] &= lines[key][1:] == lines[key][:-1]
-    return found
-
-
 def _documents(lines: np.ndarray) -> Iterator[tuple[slice, slice]]:
     """Where the lines of source and target are, of each document that both have; lines sorted by `_KEYS`."""
-    ends = np.flatnonzero(~_alike(lines, _KEYS[:2])) + 1
+    ends = np.append(np.flatnonzero(~repeats(lines, *_KEYS[:2]))[1:], len(lines))
     targets, start = np.append(0, np.cumsum(lines["side"], dtype=np.int64)), 0
     for end in ends.tolist():
         border = end - int(targets[end] - targets[start])

@@ -1,9 +1,7 @@
 """Which pairs of a corpus are kept: the first of its two readings, in bounded memory.
 
-One byte a pair (kept, or why not) goes to a file. The hashes of the pairs that pass the filter are divided by
-their first byte, on disk where there are many, and each 256th is sorted alone: so exact duplicates are
-found, and a cap, which keeps the smallest hashes, takes the first parts whole. In memory are a buffer of
-12 MB and one part with its sorting, about 45 / 256 bytes a pair: 18 MB for 100 million pairs.
+One byte a pair (kept, or why not) goes to a file. The hashes of the pairs that pass the filter are sorted, on
+disk where there are many: so exact duplicates are found, and a cap keeps the smallest hashes.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
 from mexma_cli.stages.prepare.corpora import Bitext, Row
+from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.hashes import pair_hash
-from mexma_cli.text.partitions import HashPartitions
 from mexma_cli.text.rules import CODES, NAMES, PairRules
 
 CAP_SEED = 42
 """A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
-BYTES_PER_PAIR = 13
+BYTES_PER_PAIR = 17
 """At most so much of the disk is taken for every pair while a corpus is worked on."""
 _BATCH = 1 << 14
 
@@ -77,32 +75,28 @@ def select(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):
-        parts = HashPartitions(folder / bitext.path.name)
-        try:
-            read = 0
-            with path.open("wb") as file:
-                rows = bitext.rows()
-                while batch := list(islice(rows, _BATCH)):
-                    stopped()
-                    file.write(_filtered(batch, read, rules, parts))
-                    read += len(batch)
-            if not read:
-                raise MexmaError(f"{bitext.files[0]} has no lines")
-            codes = np.memmap(path, dtype=np.uint8, mode="r+")
-            left = read if limit is None else limit
-            for part in parts.sorted():
+        table, read = Table(HASHED, "hash", together=1, folder=folder), 0
+        with path.open("wb") as file:
+            rows = bitext.rows()
+            while batch := list(islice(rows, _BATCH)):
                 stopped()
-                left -= _duplicates_and_cap(part, codes, left, bitext.data.drop_duplicates)
-            codes.flush()
-        finally:
-            parts.remove()
+                file.write(_filtered(batch, read, rules, table))
+                read += len(batch)
+        if not read:
+            raise MexmaError(f"{bitext.files[0]} has no lines")
+        codes = np.memmap(path, dtype=np.uint8, mode="r+")
+        left = read if limit is None else limit
+        for entries in table.sorted():
+            stopped()
+            left -= _duplicates_and_cap(entries, codes, left, bitext.data.drop_duplicates)
+        codes.flush()
     counts = Counter({code: int(count) for code, count in enumerate(_counts(codes)) if count})
     dropped = {reason: counts[code] for reason, code in CODES.items() if counts[code]}
     return PairSelection(path, read, counts[0], dropped)
 
 
-def _filtered(batch: list[Row], first: int, rules: PairRules, parts: HashPartitions) -> bytes:
-    """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to `parts`."""
+def _filtered(batch: list[Row], first: int, rules: PairRules, table: Table) -> bytes:
+    """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to the table."""
     reasons, sources, targets, _ = zip(*batch, strict=True)
     codes = rules.codes(sources, targets)
     for place, reason in enumerate(reasons):
@@ -110,19 +104,18 @@ def _filtered(batch: list[Row], first: int, rules: PairRules, parts: HashPartiti
             codes[place] = CODES[reason]
     places = np.flatnonzero(codes == 0)
     hashes = [pair_hash(sources[place], targets[place], CAP_SEED) for place in places.tolist()]
-    parts.add(np.array(hashes, dtype=np.uint64), first + places)
+    table.append(hash=np.array(hashes, dtype=np.uint64), row=first + places)
     return codes.tobytes()
 
 
-def _duplicates_and_cap(part: np.ndarray, codes: np.ndarray, left: int, drop_duplicates: bool) -> int:
-    """Mark the dropped pairs of a part, sorted by hash and row; returns how many are kept."""
-    if drop_duplicates and len(part):
-        again = np.zeros(len(part), dtype=bool)
-        again[1:] = part["hash"][1:] == part["hash"][:-1]
-        codes[part["row"][again]] = CODES["duplicate"]
-        part = part[~again]
-    codes[part["row"][max(0, left) :]] = CODES["cap"]
-    return min(len(part), max(0, left))
+def _duplicates_and_cap(entries: np.ndarray, codes: np.ndarray, left: int, drop_duplicates: bool) -> int:
+    """Mark the dropped pairs of some `HASHED`, sorted by hash and row; returns how many are kept."""
+    if drop_duplicates:
+        again = repeats(entries, "hash")
+        codes[entries["row"][again]] = CODES["duplicate"]
+        entries = entries[~again]
+    codes[entries["row"][max(0, left) :]] = CODES["cap"]
+    return min(len(entries), max(0, left))
 
 
 def _counts(codes: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What only all chunks together can say: duplicates, near-duplicates, and lines that are in many documents.
 
-A byte a row goes to a file, and the hashes are sorted in parts on disk: memory does not grow with the text.
+A byte a row goes to a file, and the hashes are sorted on disk: memory does not grow with the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.stages.split.chunk import ChunkFile
 from mexma_cli.store.arrays import new_mapped
-from mexma_cli.text.partitions import HashPartitions
+from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.rules import CODES
 
 _RULES = ("duplicate", "boilerplate")
@@ -35,9 +35,10 @@ def decide(chunks: Sequence[Path], limits: dict[str, float], folder: Path) -> np
     """
     codes = new_mapped(folder / "rows.codes", np.uint8, (_rows(chunks),))
     if any(name in limits for name in _RULES):
-        _mark_repeated(chunks, limits, HashPartitions(folder / "sentences", "document"), codes)
+        table = Table([*HASHED.descr, ("document", "<u4")], "hash", together=1, folder=folder)
+        _mark_repeated(chunks, limits, table, codes)
     if "near-duplicate" in limits:
-        _mark_near(chunks, HashPartitions(folder / "bands"), codes)
+        _mark_near(chunks, Table(HASHED, "hash", together=1, folder=folder), codes)
     return codes
 
 
@@ -45,48 +46,33 @@ def _rows(chunks: Sequence[Path]) -> int:
     return sum(len(ChunkFile(path).array("hashes")) for path in chunks)
 
 
-def _mark_repeated(
-    chunks: Sequence[Path],
-    limits: dict[str, float],
-    parts: HashPartitions,
-    codes: np.ndarray,
-) -> None:
+def _mark_repeated(chunks: Sequence[Path], limits: dict[str, float], table: Table, codes: np.ndarray) -> None:
     """Mark all rows of a sentence that is in too many documents, and all but the first of any other."""
-    parts.remove()
     row = document = 0
     for path in chunks:
         chunk = ChunkFile(path)
         hashes, kept = chunk.array("hashes"), chunk.array("codes") == 0
         documents = chunk.array("documents")[kept] + np.uint32(document)
-        parts.add(hashes, np.arange(row, row + len(hashes)), document=documents)
+        table.append(hash=hashes, row=np.arange(row, row + len(hashes)), document=documents)
         row, document = row + len(hashes), document + chunk.counts["documents"]
-    for part in parts.sorted():
-        if not len(part):
-            continue
-        first = np.ones(len(part), dtype=bool)
-        first[1:] = part["hash"][1:] != part["hash"][:-1]
+    for entries in table.sorted():
+        first = ~repeats(entries, "hash")
         if "duplicate" in limits:
-            codes[part["row"][~first]] = CODES["duplicate"]
+            codes[entries["row"][~first]] = CODES["duplicate"]
         if "boilerplate" in limits:
-            new_document = first.copy()
-            new_document[1:] |= part["document"][1:] != part["document"][:-1]
+            new_document = ~repeats(entries, "hash", "document")
             group = np.cumsum(first) - 1
             spread = np.bincount(group, weights=new_document) > limits["boilerplate"]
-            codes[part["row"][spread[group]]] = CODES["boilerplate"]
-    parts.remove()
+            codes[entries["row"][spread[group]]] = CODES["boilerplate"]
 
 
-def _mark_near(chunks: Sequence[Path], parts: HashPartitions, codes: np.ndarray) -> None:
+def _mark_near(chunks: Sequence[Path], table: Table, codes: np.ndarray) -> None:
     """Mark rows that share a band with an earlier row, of those that are not dropped yet."""
-    parts.remove()
     row = 0
     for path in chunks:
         bands = ChunkFile(path).array("bands")
         left = np.flatnonzero(codes[row : row + len(bands)] == 0)
-        parts.add(bands[left].reshape(-1), np.repeat(row + left, bands.shape[1]))
+        table.append(hash=bands[left].reshape(-1), row=np.repeat(row + left, bands.shape[1]))
         row += len(bands)
-    for part in parts.sorted():
-        again = np.zeros(len(part), dtype=bool)
-        again[1:] = part["hash"][1:] == part["hash"][:-1]
-        codes[part["row"][again]] = CODES["near-duplicate"]
-    parts.remove()
+    for entries in table.sorted():
+        codes[entries["row"][repeats(entries, "hash")]] = CODES["near-duplicate"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
-from mexma_cli.text import partitions
+from mexma_cli.store import spool
 from mexma_cli.text.rules import CODES, NAMES
 
 Row = tuple[str, str, str]
@@ -49,7 +49,7 @@ def test_the_first_of_equals_is_kept(rows: list[Row], rules: list[str], size: in
 
 
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "BUFFER", 1 << 8)
+    monkeypatch.setattr(spool, "BUFFER", 1 << 8)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     rows = [(f"s{n * 7 % 90}", f"t{n * 5 % 70}", "") for n in range(300)]
     found = mark_duplicates(batches(rows, 50), list(HASHES))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import resource
 from collections import Counter
 from pathlib import Path
 
@@ -10,16 +9,17 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.knn import row_filter as usable
 from mexma_cli.stages.knn.row_filter import filter_in_documents, filter_rows
+from mexma_cli.store import spool
 from mexma_cli.store.arrays import unverified
 from tests.stores import make_store
 
 
-@pytest.mark.parametrize("bucket", [1 << 20, 16])
+@pytest.mark.parametrize("buffer", [1 << 20, 400])
 def test_the_last_of_equal_lines_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buffer: int
 ) -> None:
     """In one piece, and sorted into many by way of temporary files."""
-    monkeypatch.setattr(usable, "LINES_COMPARED", bucket)
+    monkeypatch.setattr(spool, "BUFFER", buffer)
     monkeypatch.setattr(usable, "_LINES", 7)
     rng = np.random.default_rng(1)
     lines = [["", " ", "\u3000", *"abcdefghijklmnopqrstuvwxyz"][i] for i in rng.integers(0, 29, 200)]
@@ -42,11 +42,11 @@ def test_the_last_of_equal_lines_is_kept(
     assert str(counts).startswith(f"250 lines ({repeated} duplicates, {len(blank)} empty, ")
 
 
-@pytest.mark.parametrize("bucket", [1 << 20, 16])
+@pytest.mark.parametrize("buffer", [1 << 20, 400])
 def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buffer: int
 ) -> None:
-    monkeypatch.setattr(usable, "LINES_COMPARED", bucket)
+    monkeypatch.setattr(spool, "BUFFER", buffer)
     monkeypatch.setattr(usable, "_LINES", 7)
     rng = np.random.default_rng(2)
     lines = [["", *"abcdefgh"][i] for i in rng.integers(0, 9, 150)]
@@ -66,21 +66,6 @@ def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
     assert found.twin[filled].tolist() == [last_of_all[lines[row]] for row in filled]
     assert found.counts.kept == found.keep.sum() and found.counts.empty == lines.count("")
     assert found.counts.duplicates == len(filled) - len({name for name in named if name[0]})
-
-
-def test_so_many_lines_need_no_more_files_than_a_process_may_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(usable, "LINES_COMPARED", 1)
-    lines = [str(row % 500) for row in range(600)]
-    store = make_store(tmp_path / "s.emb", lines, np.ones((600, 2), np.float32))
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (500, limits[1]))
-        keep, counts = filter_rows(store)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert counts.duplicates == 100 and np.flatnonzero(~keep).tolist() == list(range(100))
 
 
 def test_a_store_without_sentences_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(("_LINES", "_PLACES", "_BUCKETS"), sizes, strict=True):
             patch.setattr(joined, name, size)
-        side = JoinedSide(rows, others, len(lines), iter(lines), known)
+        side = JoinedSide(rows, others, iter(lines), known)
     for places in (np.arange(len(rows)), np.arange(len(rows))[::-2]):
         beside = side.take(places)
         assert beside.sentences == [lines[row] for row in rows[places]]
@@ -42,7 +42,7 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
 @full_temporary_disk
 def test_a_full_temporary_disk_is_a_message() -> None:
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
-        JoinedSide(np.array([0]), np.array([0]), 1, iter(["some text"]))
+        JoinedSide(np.array([0]), np.array([0]), iter(["some text"]))
 
 
 def test_ranks_are_from_one_and_means_are_of_both_sides() -> None:

@@ -14,6 +14,7 @@ from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
 from mexma_cli.stages.mine.documents import DocumentFiles, read_documents
 from mexma_cli.stages.mine.mine import KnownLists, mine
+from mexma_cli.store import spool
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store
 
@@ -52,7 +53,7 @@ def test_pairs_are_those_of_documents_in_memory(
 ) -> None:
     monkeypatch.setattr(lists, "BLOCK_ROWS", 16)
     monkeypatch.setattr(within, "_LINES", 16)
-    monkeypatch.setattr(within, "_ROWS", 50)
+    monkeypatch.setattr(spool, "BUFFER", 50 * within._LINE.itemsize)
     monkeypatch.setattr(within, "_VECTORS", 4 * DIM * 16)
     stores, documents = texts
     settings = MineSettings(margin=margin, retrieval=retrieval)

@@ -12,7 +12,7 @@ from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare import selection
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.selection import CAP_SEED, select
-from mexma_cli.text import partitions
+from mexma_cli.store import spool
 from mexma_cli.text.hashes import pair_hash
 from mexma_cli.text.rules import PairRules
 
@@ -39,7 +39,7 @@ def expected(rows: list[tuple[str, str]], limit: int | None, drop_duplicates: bo
 def test_the_smallest_hashes_and_the_first_of_equals(
     buffer: int, limit: int | None, drop_duplicates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "BUFFER", buffer)
+    monkeypatch.setattr(spool, "BUFFER", buffer)
     monkeypatch.setattr(selection, "_BATCH", 64)
     random.seed(3)
     rows = [(f"phrase {random.randrange(800)}", "a sentence") for _ in range(1500)]
@@ -55,7 +55,7 @@ def test_the_smallest_hashes_and_the_first_of_equals(
 
 
 def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "BUFFER", 1 << 10)
+    monkeypatch.setattr(spool, "BUFFER", 1 << 10)
     monkeypatch.setattr(selection, "_BATCH", 64)
     calls = []
 
@@ -67,4 +67,4 @@ def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.Mon
     rows = [(f"phrase {number}", "a sentence") for number in range(1500)]
     with pytest.raises(InterruptedError):
         select(bitext(tmp_path, rows), PairRules({"missing": 0}), None, tmp_path / "work", stopped)
-    assert not list((tmp_path / "work").glob("*.hashes-*"))
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.fra.codes"]
