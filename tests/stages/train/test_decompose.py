@@ -22,15 +22,12 @@ from mexma_cli.stages.info.info import inspect
 from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_store_pairs
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.encoder.conftest import change_json
+from tests.examples import trains_decomposer
 from tests.stores import flip
 
 DIM = 6
 Make = Callable[..., Path]
-SYSTEMS = [
-    name
-    for name, path in shipped().items()
-    if name.startswith("systems/") and isinstance(load_any(path), DecomposeRecipe)
-]
+SYSTEMS = [name for name in shipped() if trains_decomposer(name)]
 
 
 def random(rows: int, seed: int, dim: int = DIM) -> np.ndarray:
