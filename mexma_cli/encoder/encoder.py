@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,51 +14,36 @@ import numpy as np
 import xxhash
 
 from mexma_cli.encoder.loading import card, pq, static, trained
-from mexma_cli.encoder.loading.folder import (
-    BESIDE_NGRAMS,
-    WEIGHTS,
-    check_replaceable,
-    locate,
-    written_aside,
-)
-from mexma_cli.encoder.loading.hub import is_id, pinned, upload
-from mexma_cli.encoder.loading.library import load_by_library, with_code
-from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
-from mexma_cli.encoder.loading.modules import is_only_ours, load_modules, save_modules
+from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS, check_replaceable, written_aside
+from mexma_cli.encoder.loading.hub import is_id, upload
+from mexma_cli.encoder.loading.library import KIND, LibraryEncoder, LibraryModel
+from mexma_cli.encoder.loading.load import load
+from mexma_cli.encoder.loading.modules import is_only_ours, save_modules
 from mexma_cli.encoder.loading.settings import (
-    NotCovered,
-    read_prompts,
-    read_settings,
     shorten_tokenizer,
     write_only_ours,
     write_prompts,
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.bag import Bag, StaticBag, is_bag
-from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, STATIC, Pooling
-from mexma_cli.encoder.model.library import BATCH, KIND, LibraryModel
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.bag import Bag, BagEncoder, Table, is_bag
+from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
+from mexma_cli.encoder.model.transformer import Computing, Sentences, Transformer, Weights
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import default_device
-from mexma_cli.numerics.threads import one_thread_each, threads
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from mexma_cli.encoder.model.attention import Backend
-    from mexma_cli.encoder.model.engine import Engine
     from mexma_cli.encoder.model.pooling import Dense
     from mexma_cli.settings.training import NewEncoder
 
 log = logging.getLogger(__name__)
 
-TOKENS_PER_BATCH = 2048
-"""On a processor: small batches stay in its cache."""
-GPU_TOKENS_PER_BATCH = 32768
 SENTENCES_PER_BUFFER = 8192
 """Sentences that are sorted by length together."""
 
@@ -102,7 +86,7 @@ class SentenceEncoder:
     def __init__(
         self,
         name: str,
-        model: PreTrainedModel | LazyTransformer,
+        model: PreTrainedModel | Weights,
         tokenizer: PreTrainedTokenizerFast | LazyTokenizer,
         pooling: Pooling = "cls",
         modules: Sequence[torch.nn.Module] = (),
@@ -110,7 +94,7 @@ class SentenceEncoder:
         ngrams: NgramEmbeddings | None = None,
     ) -> None:
         self.name = name
-        self.transformer = model if isinstance(model, LazyTransformer) else LazyTransformer(model)
+        self.transformer = model if isinstance(model, Weights) else Transformer(model)
         of_transformers = not isinstance(tokenizer, LazyTokenizer)
         self.fast_tokenizer = LazyTokenizer.of(tokenizer) if of_transformers else tokenizer
         self.pooling = pooling
@@ -126,10 +110,8 @@ class SentenceEncoder:
         self.languages: tuple[str, ...] = ()
         self.trained: Mapping[str, trained.Trained] = {}
         self.precision = "float32"
-        self._backend: Backend | None = None
         self.language: str | None = None
         self.truncated = 0
-        self._engine: Bag | StaticBag | Engine | LibraryModel | None = None
         self._fingerprint: str | None = None
 
     @classmethod
@@ -138,7 +120,6 @@ class SentenceEncoder:
         name_or_path: str | Path = "mini",
         device: str = "auto",
         dtype: str = "float32",
-        attention: str = "auto",
         *,
         pooling: Pooling | None = None,
         max_tokens: int | Literal["encoder"] | None = None,
@@ -168,90 +149,18 @@ class SentenceEncoder:
         """
         if isinstance(max_tokens, int) and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
-        if isinstance(name_or_path, Path):
-            name_or_path = os.path.join(".", name_or_path)
-        name = name_or_path.rstrip("/") or name_or_path
-        if (file := Path(name)).suffix == ".pt" and file.is_file():
-            from mexma_cli.encoder.loading import checkpoint
-
-            model, pieces, own = checkpoint.read(file)
-            if pooling not in (None, own):
-                raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")
-            length = _length(name, max_tokens, pieces.max_tokens)
-            return cls(name, model, pieces, own, max_tokens=length)._placed(device, dtype, attention)
-        where = locate(name_or_path, trust_remote_code)
-        name = pinned(name, where)
-        with with_code(where, code_revision if trust_remote_code else None) as folder:
-            try:
-                encoder = cls._of_folder(name, folder, pooling, max_tokens, trust_remote_code)
-            except NotCovered as refusal:
-                model, words = load_by_library(name, folder, refusal, trust_remote_code)
-                if pooling not in (None, model.pooling):
-                    raise MexmaError(
-                        f"{name!r} is run by sentence-transformers, with the pooling of its folder "
-                        f"({model.pooling})",
-                        "leave out --pooling",
-                    ) from None
-                length = _length(name, max_tokens, words.max_tokens)
-                encoder = cls(name, model, words, model.pooling, max_tokens=length)
-                encoder.prefix, encoder.prompts = read_prompts(folder)
-        encoder.languages, encoder.trained = card.languages(where), trained.read(where)
-        return encoder._placed(device, dtype, attention)
-
-    @classmethod
-    def _of_folder(
-        cls,
-        name: str,
-        where: Path,
-        pooling: Pooling | None,
-        max_tokens: int | Literal["encoder"] | None,
-        trust_remote_code: bool,
-    ) -> SentenceEncoder:
-        """An encoder that mexma computes, or runs as transformers has it.
-
-        Raises:
-            NotCovered: It does neither.
-        """
-        settings = read_settings(where, trust_remote_code)
-        if settings.config.get("model_type") == STATIC and pooling not in (None, settings.pooling):
-            raise MexmaError(
-                f"{name!r} is a table of token vectors, of which it takes the mean, not {pooling}"
-            )
-        if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
-            raise MexmaError(
-                f"{name!r} has a Dense module of its own, in the place of a pooler", "leave out --pooling"
-            )
-        if pooling is None and settings.pooling == "cls" and not (where / "modules.json").is_file():
-            log.info("%s has no modules.json: vectors are the first token's (--pooling cls)", name)
-        transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
-        tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
-        modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
-        limit = min(tokenizer.limit(name, settings.max_tokens), transformer.positions)
-        length = _length(name, max_tokens, limit)
-        ngrams = NgramEmbeddings.load(settings.transformer, transformer.config.hidden_size)
-        encoder = cls(name, transformer, tokenizer, pooling or settings.pooling, modules, length, ngrams)
-        encoder.prefix, encoder.prompts = settings.prefix, settings.prompts
-        if settings.own_code:
-            encoder._check_own_code()
-        return encoder
-
-    def _placed(self, device: str, dtype: str, attention: str) -> SentenceEncoder:
-        """Itself, on a device."""
-        _ = self.fingerprint  # of the weights as they are stored, whatever they are cast to
+        found = load(name_or_path, pooling, trust_remote_code, code_revision)
+        length = _length(found.name, max_tokens, found.limit)
+        encoder = cls(found.name, found.weights, found.tokenizer, found.pooling, found.modules, length)
+        if found.ngrams_in:
+            encoder.ngrams = NgramEmbeddings.load(found.ngrams_in, found.weights.config.hidden_size)
+        encoder.prefix, encoder.prompts = found.prefix, found.prompts
+        encoder.languages, encoder.trained = found.languages, found.trained
+        _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
         here = (default_device() if device == "auto" else device) in ("auto", "cpu")
-        if here and dtype in ("auto", "float32") and attention == "auto" and self.is_bag:
-            return self  # as it was read: nothing of torch is needed
-        if self.transformer.is_static:
-            raise MexmaError(
-                f"{self.name!r} is a table of token vectors, which is used on a processor and in fp32",
-                "leave out --device, --dtype and the attention",
-            )
-        from mexma_cli.encoder.model.attention import choose_backend
-        from mexma_cli.numerics.devices import pick_device
-
-        self._move(pick_device(device), dtype)
-        self.backend = choose_backend(attention, self.device)
-        return self
+        if not (here and dtype in ("auto", "float32") and encoder.is_bag):  # else nothing of torch is needed
+            encoder._move(device, dtype)
+        return encoder
 
     @classmethod
     def new(
@@ -290,21 +199,17 @@ class SentenceEncoder:
     def modules(self, modules: torch.nn.Sequential) -> None:
         self._modules = modules
 
-    @property
+    @cached_property
     def backend(self) -> Backend:
-        """The attention in use."""
+        """The attention in use, which may be set."""
         from mexma_cli.encoder.model.attention import choose_backend
 
-        self._backend = self._backend or choose_backend("auto", self.device)
-        return self._backend
+        return choose_backend("auto", self.device)
 
-    @backend.setter
-    def backend(self, backend: Backend) -> None:
-        self._backend = backend
+    def _move(self, name: str, dtype: str) -> None:
+        from mexma_cli.numerics.devices import pick_device, pick_precision, precision_of
 
-    def _move(self, device: torch.device, dtype: str) -> None:
-        from mexma_cli.numerics.devices import pick_precision, precision_of
-
+        device = pick_device(name)
         self.precision = str(pick_precision(dtype, device)).removeprefix("torch.")
         # On a processor the weights stay float32: the engine, or autocast, has copies for its products.
         on_cpu = device.type == "cpu" and self.precision != "float16"
@@ -393,7 +298,8 @@ class SentenceEncoder:
     @property
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
-        return self.transformer.is_static or (self.pooling in FIRST_ONLY and is_bag(self.transformer))
+        first_only = self.pooling in FIRST_ONLY
+        return isinstance(self.transformer, Table) or (first_only and is_bag(self.transformer))
 
     @property
     def computed_by(self) -> str:
@@ -528,11 +434,11 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
-        self._prepare()
+        computing = self._computing()
         for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
             some = sentences[start : start + SENTENCES_PER_BUFFER]
             tokens, extra = self.inputs(some)
-            for rows, found in self._embedded(some, tokens, extra):
+            for rows, found in computing.embed(Sentences(some, tokens, extra)):
                 vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
                     on_progress(len(rows), sum(len(tokens[row]) for row in rows))
@@ -599,82 +505,21 @@ class SentenceEncoder:
 
         return torch.from_numpy(found)
 
-    def _prepare(self) -> None:
-        """Make an engine with the current weights, or put the model in evaluation mode if no engine fits."""
-        if self.precision == "float32" and self.is_bag:
-            if self.transformer.is_static:
-                self._engine = StaticBag(self.transformer)
-            elif not isinstance(self._engine, Bag) or self._engine.stale:
-                self._engine = Bag(self.transformer, int(self._tokens([""])[0][0]))
-            return
-        if isinstance(self.transformer, LibraryModel):
-            self._engine = self.transformer
-            return
-        from mexma_cli.encoder.model.engine import Engine, supported
-        from mexma_cli.numerics.devices import precision_of
-
-        dtype = precision_of(self.precision)
-        if self.precision == "float16" or not supported(self.transformer):
-            self._engine = None
-            self.model.eval()
-        elif not isinstance(self._engine, Engine) or self._engine.dtype != dtype or self._engine.stale:
-            self._engine = Engine(self.transformer, dtype)
-
-    def _embedded(
-        self, sentences: Sequence[str], tokens: list[np.ndarray], extra: np.ndarray | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Batches of sentences, and their vectors; without a token, that of a mean of nothing."""
-        if isinstance(self._engine, Bag | StaticBag):
-            yield np.arange(len(tokens)), self.finish(self._engine.embed(tokens, extra))
-            return
-        if isinstance(self._engine, LibraryModel):
+    def _computing(self) -> Computing:
+        """What computes vectors, with weights, modules and settings as they are now."""
+        weights = self.transformer
+        if isinstance(weights, LibraryModel):
             low = self.on_cpu and self.precision == "bfloat16"
-            size = self.batch_size or BATCH
-            yield from self._engine.embed(sentences, self.prefix, (self.max_tokens, size), low)
-            return
-        import torch
+            return LibraryEncoder(weights.library, self.prefix, self.max_tokens, self.batch_size or 32, low)
+        if isinstance(weights, Table):
+            return BagEncoder(weights, self.finish)
+        assert isinstance(weights, Transformer)
+        if self.precision == "float32" and self.is_bag:
+            return BagEncoder(Bag.of(weights, int(self._tokens([""])[0][0])), self.finish)
+        from mexma_cli.encoder.model.packed import TransformerEncoder
 
-        from mexma_cli.encoder.model.packing import by_token_budget
-
-        lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
-        there, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
-        if len(empty):
-            width = self.transformer.config.hidden_size
-            yield empty, self.finish(np.zeros((len(empty), width), np.float32))
-        budget = TOKENS_PER_BATCH if self.on_cpu else GPU_TOKENS_PER_BATCH
-        batches = [there[rows] for rows in by_token_budget(lengths[there], budget)]
-        most = self.batch_size or max(1, len(tokens))
-        batches = [rows[at : at + most] for rows in batches for at in range(0, len(rows), most)]
-        parts = ([tokens[row] for row in rows] for rows in batches)
-        # on the device once for all batches
-        moved = None if extra is None else torch.from_numpy(extra).to(self.device)
-        with one_thread_each(threads() if self.on_cpu else 1) as in_order:
-            yield from zip(
-                batches, in_order(partial(self._embed_batch, extra_embeddings=moved), parts), strict=True
-            )
-
-    def _embed_batch(
-        self, sentences: Sequence[np.ndarray], extra_embeddings: torch.Tensor | None = None
-    ) -> np.ndarray:
-        import torch
-
-        from mexma_cli.encoder.model.attention import run_packed
-        from mexma_cli.encoder.model.packing import pack
-        from mexma_cli.encoder.model.pooling import pool
-
-        assert not isinstance(self._engine, Bag | StaticBag | LibraryModel)
-        with torch.inference_mode():
-            batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
-            if self._engine is None:
-                low = self.on_cpu and self.precision == "bfloat16"  # the weights are float32 there
-                with torch.autocast("cpu", torch.bfloat16, enabled=low):
-                    states = run_packed(self.model, batch, self.backend)
-                pooled = pool(states.float(), batch, self.pooling)
-            elif self.pooling in FIRST_ONLY:
-                pooled = self._engine.hidden(batch, first_only=True)
-            else:
-                pooled = pool(self._engine.hidden(batch, first_only=False), batch, self.pooling)
-            return self.modules(pooled).cpu().numpy()
+        backend, most = self.backend, self.batch_size
+        return TransformerEncoder(weights, self.precision, self.pooling, list(self.modules), backend, most)
 
     def finish(self, pooled: np.ndarray) -> np.ndarray:
         """Apply the modules to pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
@@ -702,31 +547,6 @@ class SentenceEncoder:
                 f"{', '.join(others)} do",
             )
 
-    def _check_own_code(self) -> None:
-        """Check that a folder's own code attends within each packed sentence only.
-
-        If it does, a sentence has the same vector alone and among others.
-
-        Raises:
-            NotCovered: It does not.
-        """
-        from mexma_cli.encoder.model.attention import IMPLEMENTATION
-
-        ids = self.tokenize(["a", "b c", "a"])
-        reason = ""
-        try:
-            together, alone = self._embed_batch(ids), self._embed_batch(ids[:1])
-            own = self.model.config._attn_implementation != IMPLEMENTATION
-            packed = not own and np.allclose(together[[0, 2]], alone, atol=1e-4)
-        except Exception as error:  # of the folder's code, which may not know the arguments
-            packed, reason = False, f" ({error})"
-        if not packed:
-            raise NotCovered(
-                f"{self.name!r}: its own code does not attend through transformers' AttentionInterface"
-                + reason,
-                f"supported without such code: {', '.join(FAMILIES)}",
-            )
-
     def save(self, path: str | Path, dtype: str = "float32", *, replace: bool = True) -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
@@ -748,7 +568,7 @@ class SentenceEncoder:
         check_replaceable(Path(path))
         with written_aside(Path(path), replace) as aside:
             stored = self.save_transformer(aside, dtype)
-            mode = None if self.transformer.is_static else self.pooling
+            mode = None if isinstance(self.transformer, Table) else self.pooling
             save_modules(aside, mode, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.trained:
                 trained.write(aside, self.trained)
@@ -794,7 +614,7 @@ class SentenceEncoder:
         from mexma_cli.numerics.devices import precision_of
 
         stored = precision_of("float16" if dtype == "pq" else dtype)
-        if self.transformer.is_static:
+        if isinstance(self.transformer, Table):
             if dtype == "pq":
                 raise MexmaError(f"{self.name!r}: a static encoder is not quantised", "--dtype fp16")
             table = {name: weight.to(stored) for name, weight in self.transformer.weights.items()}

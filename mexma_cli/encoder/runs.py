@@ -16,6 +16,7 @@ from mexma_cli.encoder.encoder import SENTENCES_PER_BUFFER, SentenceEncoder
 from mexma_cli.encoder.model import bag
 from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.families import FIRST_ONLY
+from mexma_cli.encoder.model.transformer import Transformer
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.lines import is_blank
 
@@ -133,6 +134,7 @@ class SummedRuns:
         self._encoder, self._turn = encoder, Lock()
         self.dim, self.cut = encoder.dim, 0
         first, last = encoder.tokenize([""])[0]
+        assert isinstance(encoder.transformer, Transformer)
         self._bag = Bag(encoder.transformer, int(first))
         (self._end,) = self._bag.sums([np.array([last])], None)
 

@@ -17,9 +17,10 @@ from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import CHECKSUMS
+from mexma_cli.encoder.loading.library import LibraryModel
 from mexma_cli.encoder.loading.settings import prompt_settings
+from mexma_cli.encoder.model.bag import Table
 from mexma_cli.encoder.model.families import TABLE
-from mexma_cli.encoder.model.library import LibraryModel
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError, installed_by
@@ -53,7 +54,7 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
     settings = prompt_settings(encoder.prefix, encoder.prompts)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
     parts: list[torch.nn.Module]
-    if encoder.transformer.is_static:
+    if isinstance(encoder.transformer, Table):
         table = encoder.transformer.weights[TABLE]
         parts = [modules.StaticEmbedding(encoder.fast_tokenizer.backend, table)]
     else:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, PreTrainedModel
 
-from mexma_cli.encoder.encoder import TOKENS_PER_BATCH
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, packed_attention, run_packed
+from mexma_cli.encoder.model.packed import TOKENS_PER_BATCH
 from mexma_cli.encoder.model.packing import PackedBatch, by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.aligned import AlignedFolder, language_list

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mexma_cli.encoder.encoder import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATCH
 from mexma_cli.encoder.model.attention import run_packed
+from mexma_cli.encoder.model.packed import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATCH
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.aligned import AlignedTexts

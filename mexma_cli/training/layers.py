@@ -40,16 +40,14 @@ class Encoder(nn.Module):
 
     layer: nn.ModuleList
 
-    def forward(
-        self, hidden_states: torch.Tensor, *_: Any, packed_lengths: tuple[int, ...], **__: Any
-    ) -> Output:
+    def forward(self, hidden_states: torch.Tensor, *_: Any, packed: tuple[Any, ...], **__: Any) -> Output:
         """The last states of packed sentences, float32 [1, T, D]."""
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden_states.dtype
         with torch.autocast("cpu", enabled=False):
             states = hidden_states[0]
             low = states.to(dtype)
             for layer in self.layer:
-                states, low = layer(states, low, packed_lengths)
+                states, low = layer(states, low, packed[0])
         return Output(last_hidden_state=states[None])
 
 

@@ -29,7 +29,7 @@ def encoder(tiny_encoder: Path) -> SentenceEncoder:
 def test_results_stand_in_input_order(
     encoder: SentenceEncoder, sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder_module, "TOKENS_PER_BATCH", 30)
+    monkeypatch.setattr("mexma_cli.encoder.model.packed.TOKENS_PER_BATCH", 30)
     monkeypatch.setattr(encoder_module, "SENTENCES_PER_BUFFER", 5)
     texts = [*sentences["fra"], "", *sentences["eng"]]
     told: list[tuple[int, int]] = []

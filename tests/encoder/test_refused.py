@@ -263,7 +263,7 @@ def test_own_code_with_a_single_number_and_with_integers(
 
 
 TOGETHER = OWN_CODE.format(
-    crater=os.devnull, change="options['packed_lengths'] = (sum(options['packed_lengths']),)"
+    crater=os.devnull, change="lengths, *rest = options['packed']; options['packed'] = (sum(lengths),), *rest"
 )
 NARROW = """
 from transformers import BertModel

@@ -14,8 +14,7 @@ from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.loading.weights import FILES, read_weights
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
-from mexma_cli.encoder.model.transformer import StoredModel
-from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.encoder.model.transformer import StoredModel, quieten_transformers
 from mexma_cli.errors import MexmaError
 
 quieten_transformers()

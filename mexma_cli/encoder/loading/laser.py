@@ -31,7 +31,7 @@ from mexma_cli.encoder.loading.sentence_piece import (
 from mexma_cli.encoder.loading.weights import reason
 from mexma_cli.encoder.model.engine import ACTIVATIONS
 from mexma_cli.encoder.model.families import Pooling
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.transformer import Transformer
 from mexma_cli.errors import MexmaError, is_out_of_memory
 from mexma_cli.text.normalise import cleaner
 
@@ -208,7 +208,7 @@ class LaserTokenizer(PieceTokenizer):
         return [[self._ids.get(piece, UNKNOWN) for piece in " ".join(line).split()] for line in lines]
 
 
-def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer, LaserTokenizer, Pooling]:
+def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, LaserTokenizer, Pooling]:
     """The LSTM, in evaluation mode, and its tokeniser.
 
     Raises:
@@ -222,10 +222,10 @@ def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer
     if max(ids.values()) >= model.config.vocab_size or min(ids.values()) < 0:
         raise MexmaError(f"{path}: the dictionary has ids that have no embedding")
     tokenizer = LaserTokenizer("LASER2", _beside(path, ".spm"), ids, None, LONGEST)
-    return LazyTransformer(cast(Any, model.eval())), tokenizer, "max"
+    return Transformer(cast(Any, model.eval())), tokenizer, "max"
 
 
-def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer, LaserTokenizer, Pooling]:
+def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, LaserTokenizer, Pooling]:
     """The transformer, in evaluation mode, its tokeniser and its pooling.
 
     Raises:
@@ -265,7 +265,7 @@ def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer
         )
     limit = transformer.config.max_position_embeddings
     tokenizer = LaserTokenizer("LASER3", _beside(path, ".spm"), ids, first, limit)
-    return LazyTransformer(cast(Any, transformer.eval())), tokenizer, POOLINGS[pooling]
+    return Transformer(cast(Any, transformer.eval())), tokenizer, POOLINGS[pooling]
 
 
 def _beside(path: Path, suffix: str) -> Path:

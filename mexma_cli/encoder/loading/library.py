@@ -1,4 +1,4 @@
-"""Folders that the sentence-transformers library loads, because mexma has no code of its own for them."""
+"""Encoders that the sentence-transformers library runs, because mexma has no code of its own for them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,15 +26,20 @@ from mexma_cli.encoder.loading.settings import (
     read_json_object,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
-from mexma_cli.encoder.loading.weights import reason, weight_files
-from mexma_cli.encoder.model.library import LibraryModel
-from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.encoder.loading.weights import missing, reason, weight_files
+from mexma_cli.encoder.model.transformer import Sentences, Weights, quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
+    from mexma_cli.encoder.model.families import Pooling
+
 log = logging.getLogger(__name__)
+
+KIND = "sentence-transformers"
+"""The model type of such an encoder."""
 
 
 def load_by_library(
@@ -61,14 +68,14 @@ def load_by_library(
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     try:
         _check_sizes(where)
-        library = SentenceTransformer(
-            str(where),
-            device="cpu",
-            trust_remote_code=trust_remote_code,
-            local_files_only=True,
-            model_kwargs={"dtype": torch.float32},
-        )
-        _check_weights(library, trust_remote_code)
+        with _nothing_made_up():
+            library = SentenceTransformer(
+                str(where),
+                device="cpu",
+                trust_remote_code=trust_remote_code,
+                local_files_only=True,
+                model_kwargs={"dtype": torch.float32},
+            )
         model = LibraryModel(library)
     except Exception as error:  # the library, and a folder's own code, raise whatever they like
         raise MexmaError(
@@ -106,29 +113,31 @@ def _check_sizes(where: Path) -> None:
 _SLACK = 1 << 22
 
 
-def _check_weights(library: SentenceTransformer, trust_remote_code: bool) -> None:
-    """Refuse a model of which transformers has filled in some weights with random numbers.
+@contextmanager
+def _nothing_made_up() -> Iterator[None]:
+    """Refuse a model for which transformers fills in some weights with random numbers.
 
-    It is loaded a second time for it: the library does not pass on what transformers says of it.
+    The library does not pass on what transformers says of it.
 
     Raises:
         ValueError: There are such weights.
     """
     from transformers import PreTrainedModel
 
-    found = [module for module in library.modules() if isinstance(module, PreTrainedModel)]
-    inner = {id(part) for module in found for part in list(module.modules())[1:]}
-    for module in found:
-        where = Path(module.config.name_or_path)
-        if id(module) in inner or not where.is_dir():
-            continue
-        loader: Any = type(module)
-        _, report = loader.from_pretrained(
-            where, config=module.config, output_loading_info=True, trust_remote_code=trust_remote_code
-        )
-        absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
-        if absent := [key for key in absent if not key.startswith("pooler.")]:
+    loader = PreTrainedModel.__dict__["from_pretrained"]
+
+    def from_pretrained(kind: Any, *given: Any, output_loading_info: bool = False, **named: Any) -> Any:
+        model, report = loader.__func__(kind, *given, output_loading_info=True, **named)
+        absent = [key for key in missing(report) if not key.startswith("pooler.")]
+        if absent:
             raise ValueError(f"{len(absent)} weights are missing or have another shape, such as {absent[0]}")
+        return (model, report) if output_loading_info else model
+
+    PreTrainedModel.from_pretrained = classmethod(from_pretrained)
+    try:
+        yield
+    finally:
+        PreTrainedModel.from_pretrained = loader
 
 
 @contextmanager
@@ -163,6 +172,90 @@ def with_code(where: Path, revision: str | None) -> Iterator[Path]:
                     raise MexmaError(f"{where}: {file.name} is there, and is on the page {page}, too")
                 (folder / file.name).symlink_to(file.resolve())
         yield folder
+
+
+class LibraryModel(Weights):
+    """All of a model of sentence-transformers, modules and all.
+
+    Attributes:
+        library: The library's own object.
+        pooling: The modes of its Pooling; of a model without one, the names of its modules.
+        normalised: Whether its vectors have length 1.
+    """
+
+    def __init__(self, library: SentenceTransformer) -> None:
+        self.library = library.eval()
+        modules = [module for module in library.modules() if hasattr(module, "get_config_dict")]
+        modes = [getattr(module, "pooling_mode", None) for module in modules]
+        named = [mode if isinstance(mode, str) else "+".join(mode) for mode in modes if mode]
+        kinds = [type(module).__name__ for module in library]
+        self.pooling = cast("Pooling", "+".join(named) or "+".join(kinds))  # not only those that mexma knows
+        self.normalised = kinds[-1] == "Normalize"
+        described = [(type(module).__name__, module.get_config_dict()) for module in modules]
+        self.settings = json.dumps(described, sort_keys=True, default=str)
+        width = int(library.encode([""], prompt="", show_progress_bar=False).shape[1])
+        self._config = SimpleNamespace(model_type=KIND, hidden_size=width)
+
+    @property
+    def config(self) -> Any:
+        """Its `model_type`, and as `hidden_size` the length of its vectors."""
+        return self._config
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The tensors of all modules."""
+        return self.library.state_dict()
+
+    @property
+    def device(self) -> torch.device:
+        """As in `Weights`."""
+        return self.library.device
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> None:
+        """As in `Weights`."""
+        self.library.to(device=device, dtype=dtype)
+
+
+@dataclass
+class LibraryEncoder:
+    """Vectors by the library.
+
+    Attributes:
+        library: Its object.
+        prompt: Before every sentence.
+        max_tokens: Tokens that a sentence is cut to.
+        batch: Sentences that are padded to one length, after sorting by length: 32 is the library's default.
+        low: Whether products are computed in bfloat16, on a processor.
+    """
+
+    library: Any
+    prompt: str
+    max_tokens: int
+    batch: int
+    low: bool
+
+    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `Computing` has it, after every 32 batches."""
+        import torch
+
+        limit = self.library.max_seq_length
+        lowered = limit is not None and limit > self.max_tokens
+        order = np.argsort([-len(sentence) for sentence in some.texts], kind="stable")
+        together = 32 * self.batch
+        try:
+            if lowered:
+                self.library.max_seq_length = self.max_tokens
+            for start in range(0, len(order), together):
+                rows = order[start : start + together]
+                texts = [some.texts[row] for row in rows]
+                with torch.autocast("cpu", torch.bfloat16, enabled=self.low):
+                    found = self.library.encode(
+                        texts, prompt=self.prompt, batch_size=self.batch, show_progress_bar=False
+                    )
+                yield rows, np.asarray(found, np.float32)
+        finally:
+            if lowered:
+                self.library.max_seq_length = limit
 
 
 class LibraryTokenizer(LazyTokenizer):

@@ -1,49 +1,195 @@
-"""Load the transformer and the tokeniser of an encoder's folder, and check that they belong together."""
+"""Load the parts of an encoder from a name, and check that they belong together."""
 
 from __future__ import annotations
 
+import argparse
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from mexma_cli.encoder.loading import static, stored
-from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
+from mexma_cli.encoder.loading import card, static, stored, trained
+from mexma_cli.encoder.loading.folder import locate
+from mexma_cli.encoder.loading.hub import pinned
+from mexma_cli.encoder.loading.library import load_by_library, with_code
+from mexma_cli.encoder.loading.modules import load_modules
+from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered, read_prompts, read_settings
 from mexma_cli.encoder.loading.tokenizer import (
     LazyTokenizer,
     panic_as_message,
     put_in_lower_case,
     with_transformers,
 )
-from mexma_cli.encoder.loading.weights import reason
-from mexma_cli.encoder.model.families import FAMILIES, STATIC
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.loading.weights import missing, read_pickled, reason
+from mexma_cli.encoder.model.families import FAMILIES, STATIC, Pooling
+from mexma_cli.encoder.model.transformer import Transformer, Weights
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from mexma_cli.encoder.model.pooling import Dense
+
+log = logging.getLogger(__name__)
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
 """A private-use character that is in no vocabulary."""
 
 
+@dataclass
+class Loaded:
+    """The parts of an encoder, as `SentenceEncoder` has them.
+
+    Attributes:
+        limit: How many tokens of a sentence it takes at most.
+    """
+
+    name: str
+    weights: Weights
+    tokenizer: LazyTokenizer
+    pooling: Pooling
+    limit: int
+    modules: Sequence[torch.nn.Module] = ()
+    prefix: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    ngrams_in: Path | None = None
+    languages: tuple[str, ...] = ()
+    trained: Mapping[str, trained.Trained] = field(default_factory=dict)
+
+
+def load(
+    name_or_path: str | Path, pooling: Pooling | None, trust_remote_code: bool, code_revision: str | None
+) -> Loaded:
+    """An encoder's parts; see `SentenceEncoder.load`."""
+    if isinstance(name_or_path, Path):
+        name_or_path = os.path.join(".", name_or_path)
+    name = name_or_path.rstrip("/") or name_or_path
+    if (file := Path(name)).suffix == ".pt" and file.is_file():
+        model, pieces, own = read_checkpoint(file)
+        if pooling not in (None, own):
+            raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")
+        return Loaded(name, model, pieces, own, pieces.max_tokens)
+    where = locate(name_or_path, trust_remote_code)
+    name = pinned(name, where)
+    with with_code(where, code_revision if trust_remote_code else None) as folder:
+        try:
+            found = _load_folder(name, folder, pooling, trust_remote_code)
+        except NotCovered as refusal:
+            library, words = load_by_library(name, folder, refusal, trust_remote_code)
+            if pooling not in (None, library.pooling):
+                raise MexmaError(
+                    f"{name!r} is run by sentence-transformers, with the pooling of its folder "
+                    f"({library.pooling})",
+                    "leave out --pooling",
+                ) from None
+            prefix, prompts = read_prompts(folder)
+            found = Loaded(name, library, words, library.pooling, words.max_tokens, (), prefix, prompts)
+    found.languages, found.trained = card.languages(where), trained.read(where)
+    return found
+
+
+def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_code: bool) -> Loaded:
+    """An encoder that mexma computes, or runs as transformers has it.
+
+    Raises:
+        NotCovered: It does neither.
+    """
+    settings = read_settings(where, trust_remote_code)
+    own = pooling or settings.pooling
+    if settings.config.get("model_type") == STATIC:
+        if own != settings.pooling:
+            raise MexmaError(f"{name!r} is a table of token vectors, of which it takes the mean, not {own}")
+        table = static.read_table(settings)
+        words: LazyTokenizer = static.read_tokenizer(name, settings, len(table.vectors))
+        modules = load_modules(name, settings, table.config.hidden_size, None)
+        limit = words.max_tokens
+        return Loaded(name, table, words, own, limit, modules, settings.prefix, settings.prompts)
+    if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
+        raise MexmaError(
+            f"{name!r} has a Dense module of its own, in the place of a pooler", "leave out --pooling"
+        )
+    if pooling is None and settings.pooling == "cls" and not (where / "modules.json").is_file():
+        log.info("%s has no modules.json: vectors are the first token's (--pooling cls)", name)
+    transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+    words = load_tokenizer(name, settings, transformer.vocabulary)
+    modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
+    limit = min(words.limit(name, settings.max_tokens), transformer.positions)
+    found = Loaded(name, transformer, words, own, limit, modules, settings.prefix, settings.prompts)
+    found.ngrams_in = settings.transformer
+    if settings.own_code:
+        _check_own_code(found, transformer)
+    return found
+
+
+def _check_own_code(loaded: Loaded, transformer: Transformer) -> None:
+    """Check that a folder's own code attends within each packed sentence only.
+
+    If it does, a sentence has the same vector alone and among others.
+
+    Raises:
+        NotCovered: It does not.
+    """
+    from mexma_cli.encoder.model.attention import IMPLEMENTATION
+    from mexma_cli.encoder.model.packed import TransformerEncoder
+
+    ids, reason = loaded.tokenizer.encode(["a", "b c", "a"]), ""
+    try:
+        encoder = TransformerEncoder(transformer, "float32", loaded.pooling, loaded.modules)
+        together, alone = encoder.batch(ids), encoder.batch(ids[:1])
+        own = transformer.config._attn_implementation != IMPLEMENTATION
+        packed = not own and np.allclose(together[[0, 2]], alone, atol=1e-4)
+    except Exception as error:  # of the folder's code, which may not know the arguments
+        packed, reason = False, f" ({error})"
+    if not packed:
+        raise NotCovered(
+            f"{loaded.name!r}: its own code does not attend through transformers' AttentionInterface{reason}",
+            f"supported without such code: {', '.join(FAMILIES)}",
+        )
+
+
+def read_checkpoint(path: Path) -> tuple[Transformer, LazyTokenizer, Pooling]:
+    """LASER2, LASER3 or SONAR as they are published: in evaluation mode, the tokeniser and the pooling.
+
+    Code in the file is never run.
+
+    Raises:
+        MexmaError: The file is damaged or of another layout, or files of the tokeniser are not beside it.
+    """
+    from mexma_cli.encoder.loading import laser, sonar
+
+    content = read_pickled(path, argparse.Namespace)  # LASER3's settings
+    known = set(content) if isinstance(content, dict) and isinstance(content.get("model"), dict) else set()
+    if known >= {"params", "model", "dictionary"}:
+        return laser.read_laser2(path, content)
+    if known >= {"cfg", "model"}:
+        return laser.read_laser3(path, content)
+    if "model" in known and sonar.EMBEDDINGS in content["model"]:
+        return sonar.read_sonar(path, content)
+    raise MexmaError(
+        f"{path} is no checkpoint of LASER2, LASER3 or SONAR",
+        "an encoder is a folder with config.json, or one of their files: docs/embedding.md",
+    )
+
+
 def load_transformer(
     name: str, settings: FolderSettings, with_pooler: bool
-) -> tuple[LazyTransformer, Dense | None]:
+) -> tuple[Transformer, Dense | None]:
     """The transformer as it is stored, in evaluation mode; and its pooler, if that is wanted.
 
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
-    if settings.config["model_type"] == STATIC:
-        return static.read_table(settings), None
     if not with_pooler and (plain := stored.read_model(settings)):
-        return LazyTransformer(plain), None
+        return Transformer(plain), None
     from mexma_cli.encoder.loading import hugging_face
 
     try:
@@ -52,8 +198,7 @@ def load_transformer(
         raise
     except Exception as error:  # transformers, and a folder's own code, raise whatever they like
         raise refused(name, error) from None
-    # transformers fills weights that are missing or have another shape with random numbers
-    absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
+    absent = missing(report)
     pooler = [key for key in absent if key.startswith("pooler.")]
     if with_pooler and (pooler or getattr(model, "pooler", None) is None):
         raise MexmaError(f"{name!r} has no pooler weights", "use --pooling cls or mean")
@@ -65,7 +210,7 @@ def load_transformer(
     layer = _pooler(name, model) if with_pooler else None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    return LazyTransformer(model.eval()), layer
+    return Transformer(model.eval()), layer
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:
@@ -97,8 +242,6 @@ def load_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> Lazy
         MexmaError: The folder has no fast tokeniser, or it is damaged, or it belongs to another model.
     """
     folder = settings.transformer
-    if settings.config["model_type"] == STATIC:
-        return static.read_tokenizer(name, settings, vocabulary)
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
     tokenizer = LazyTokenizer.read(folder, partial(_with_transformers, name, folder, settings))

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.encoder.loading.sentence_piece import END, PADDING, START, UNKNOWN, PieceTokenizer
-from mexma_cli.encoder.loading.weights import damage_as_message
+from mexma_cli.encoder.loading.weights import damage_as_message, missing
 from mexma_cli.encoder.model.families import Pooling
-from mexma_cli.encoder.model.transformer import LazyTransformer
-from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.encoder.model.transformer import Transformer, quieten_transformers
 from mexma_cli.errors import MexmaError
 
 EMBEDDINGS = "encoder_frontend.embed.weight"
@@ -61,7 +60,7 @@ class SonarTokenizer(PieceTokenizer):
         return [[place + 1 if place else UNKNOWN for place in line] for line in self.pieces.encode(texts)]
 
 
-def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer, SonarTokenizer, Pooling]:
+def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, SonarTokenizer, Pooling]:
     """Transformers' M2M100Encoder with the file's weights, in evaluation mode, and the tokeniser.
 
     Raises:
@@ -100,16 +99,11 @@ def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer,
     }
     with damage_as_message(path):
         model, report = build_model(config, weights, embeddings.dtype)
-    odd = [
-        *report["missing_keys"],
-        *report["unexpected_keys"],
-        *(key for key, *_ in report["mismatched_keys"]),
-    ]
-    if odd:
+    if odd := [*missing(report), *report["unexpected_keys"]]:
         raise MexmaError(
             f"{path}: {len(odd)} of the weights are missing, too many or of another shape, such as {min(odd)}"
         )
-    return LazyTransformer(model.eval()), tokenizer, "mean"
+    return Transformer(model.eval()), tokenizer, "mean"
 
 
 def _renamed(name: str) -> str:

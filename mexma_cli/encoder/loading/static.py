@@ -16,15 +16,15 @@ from tokenizers import Tokenizer
 from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, panic_as_message
 from mexma_cli.encoder.loading.weights import FILES, damage_as_message, read_weights
-from mexma_cli.encoder.model.families import STATIC, TABLE
-from mexma_cli.encoder.model.transformer import LazyTransformer, StoredModel
+from mexma_cli.encoder.model.bag import Table
+from mexma_cli.encoder.model.families import TABLE
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     import torch
 
 
-def read_table(settings: FolderSettings) -> LazyTransformer:
+def read_table(settings: FolderSettings) -> Table:
     """The token vectors, float32 [tokens, dim].
 
     Raises:
@@ -44,9 +44,7 @@ def read_table(settings: FolderSettings) -> LazyTransformer:
             table = table.float() * scales.float()[:, None]
     if not table.is_floating_point():
         raise NotCovered(f"{folder}: token vectors of the type {table.dtype} are not supported")
-    array = np.ascontiguousarray(table.float().numpy())
-    config = {"model_type": STATIC, "hidden_size": array.shape[1], "vocab_size": len(array)}
-    return LazyTransformer(StoredModel(config, {TABLE: array}))
+    return Table(np.ascontiguousarray(table.float().numpy()))
 
 
 class StaticTokenizer(LazyTokenizer):

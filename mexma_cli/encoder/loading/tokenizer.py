@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase, Sequence
 
 from mexma_cli.encoder.loading.settings import read_json_object
-from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.encoder.model.transformer import quieten_transformers
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:

@@ -36,6 +36,15 @@ def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torc
     raise MexmaError(f"{folder} has no weights ({' or '.join(FILES)})")
 
 
+def missing(report: dict[str, Any]) -> list[str]:
+    """Weights that transformers filled with random numbers: missing from the files, or of another shape.
+
+    Args:
+        report: What it says with `output_loading_info`.
+    """
+    return sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files in a folder that may be weights, whole or parts."""
     return [*folder.glob("*.safetensors"), *folder.glob("*.bin")]

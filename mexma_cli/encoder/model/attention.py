@@ -2,7 +2,7 @@
 
 `packed_attention` is registered with `transformers.AttentionInterface`, together with a mask function that
 returns None, so that the model builds no mask of its own. A model takes a packed batch as
-``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
+``input_ids [1, T]`` with explicit ``position_ids`` and ``packed`` (see `run_packed`).
 
 Backends on CUDA: `xformers` (memory_efficient_attention with BlockDiagonalMask, MEXMA's section 7.1) and
 `varlen` (torch's variable-length attention, on Ampere and later). Backend on every device: `bucketed`. It
@@ -144,7 +144,7 @@ def run_packed(
 
 def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:
     """The keyword arguments that models pass on to `packed_attention`."""
-    return {"cu_seq_lens_q": batch.cu_seqlens, "packed_lengths": batch.lengths, "packed_backend": backend}
+    return {"packed": (batch.lengths, batch.cu_seqlens, backend)}
 
 
 def packed_attention(
@@ -155,37 +155,34 @@ def packed_attention(
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    *,
-    cu_seq_lens_q: torch.Tensor,
-    packed_lengths: tuple[int, ...],
-    packed_backend: Backend,
-    sliding_window: int | None = None,
-    **_: Any,
+    **others: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention within each sentence of a packed batch.
 
     Args:
         module: A layer's attention; in a decoder, a token attends to itself and to what is before it.
         query, key, value: [1, H, T, D]; keys and values may have fewer heads, each for some of the queries'.
-        attention_mask: Always None: the sentence borders are in `cu_seq_lens_q`.
-        sliding_window: A token attends to those that are nearer than this; None: to all of its sentence.
+        attention_mask: Always None: the sentence borders are in `packed`.
+        others: Those of `attention_arguments`, and perhaps `sliding_window`: a token attends to those that
+            are nearer than this; None: to all of its sentence.
 
     Returns:
         [1, T, H, D] and None (no weights).
     """
+    lengths, cu_seqlens, backend = others["packed"]
+    window = others.get("sliding_window")
     if shared := query.shape[1] // key.shape[1] - 1:
         key, value = (part.repeat_interleave(shared + 1, dim=1) for part in (key, value))
     states = query, key, value
-    slides = sliding_window is not None and max(packed_lengths) > sliding_window
+    slides = window is not None and max(lengths) > window
     causal = _is_causal(module)
-    if causal or slides or packed_backend == "bucketed" or not _takes(packed_backend, query):
+    if causal or slides or backend == "bucketed" or not _takes(backend, query):
         rows = torch.stack([part[0].transpose(0, 1) for part in states], dim=1)
-        window = sliding_window if slides else None
-        output = bucketed(rows, packed_lengths, scaling, dropout, window, causal)[None]
-    elif packed_backend == "varlen":
-        output = _varlen(states, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
+        output = bucketed(rows, lengths, scaling, dropout, window if slides else None, causal)[None]
+    elif backend == "varlen":
+        output = _varlen(states, cu_seqlens, max(lengths), scaling, dropout)
     else:
-        output = _with_xformers(states, packed_lengths, scaling, dropout)
+        output = _with_xformers(states, lengths, scaling, dropout)
     return output, None
 
 
@@ -220,7 +217,7 @@ def bucketed(
 
     Args:
         states: [T, 3, H, D], query, key and value of each token.
-        window: As `packed_attention`'s `sliding_window`.
+        window: As `sliding_window` of `packed_attention`.
         causal: A token attends to itself and to what is before it.
 
     Returns:

@@ -8,60 +8,104 @@ float64, so that rounding to float32 hides in what order a processor computes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import ACTIVATIONS, TABLE
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.families import ACTIVATIONS, STATIC, TABLE
+from mexma_cli.encoder.model.transformer import Sentences, Transformer, Weights
+from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.threads import in_blocks
+
+if TYPE_CHECKING:
+    import torch
 
 _LAYER = "encoder.layer.0"
 _ROWS = 1 << 9  # tokens or sentences whose states are made together: they stay in the processor's cache
 
 
-def is_bag(transformer: LazyTransformer, tolerance: float = 0.0) -> bool:
+def is_bag(weights: Weights, tolerance: float = 0.0) -> bool:
     """Whether an encoder that reads the first token's state alone is a bag, and on the processor in float32.
 
     Args:
         tolerance: Positions may differ by this share of a token embedding's length.
     """
-    config = transformer.config
-    if not transformer.is_bert or config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS:
+    if not isinstance(weights, Transformer) or not weights.is_bert:
         return False
-    if (arrays := transformer.arrays) is None:
+    config, arrays = weights.config, weights.arrays
+    if config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS or arrays is None:
         return False
     positions, words = (arrays[f"embeddings.{name}_embeddings.weight"] for name in ("position", "word"))
-    positions = positions[transformer.first_position :]
+    positions = positions[weights.first_position :]
     spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
     return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
 
 
-class StaticBag:
-    """A static encoder: means of token vectors, in float64 (`stale` once its weights change)."""
+class Table(Weights):
+    """A static encoder: token vectors, whose mean is that of a sentence.
 
-    def __init__(self, transformer: LazyTransformer) -> None:
-        assert transformer.is_static and transformer.arrays is not None
-        self._transformer, self._state = transformer, transformer.state()
-        self._table = np.asarray(transformer.arrays[TABLE])
+    Args:
+        vectors: float32 [tokens, dim].
+    """
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors = vectors
 
     @property
-    def stale(self) -> bool:
-        """Whether the table was changed, or moved, since this was made."""
-        return self._state != self._transformer.state()
+    def config(self) -> Any:
+        """As in `Weights`."""
+        rows, dim = self.vectors.shape
+        return SimpleNamespace(model_type=STATIC, hidden_size=dim, vocab_size=rows)
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """As in `Weights`."""
+        import torch
+
+        return {TABLE: torch.from_numpy(self.vectors)}
+
+    @property
+    def stored(self) -> dict[str, np.ndarray]:
+        """As in `Weights`."""
+        return {TABLE: self.vectors}
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Refuse to be moved or cast."""
+        raise MexmaError(
+            "a table of token vectors is used on a processor and in fp32",
+            "leave out --device, --dtype and the attention",
+        )
 
     def embed(self, tokens: Sequence[np.ndarray], _: np.ndarray | None = None) -> np.ndarray:
-        """Means of the tokens' vectors, float32 [N, dim]; zeros for a sentence without any."""
+        """Means of the tokens' vectors, in float64: float32 [N, dim]; zeros for a sentence without any."""
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
         different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
-        found = bags.sums(self._table[different], places, counts)
+        found = bags.sums(self.vectors[different], places, counts)
         found /= np.maximum(counts, 1)[:, None]
         return found.astype(np.float32)
 
 
+class BagEncoder:
+    """Vectors by NumPy alone.
+
+    Args:
+        bag: Computes pooled states.
+        finish: Applies what comes after the pooling.
+    """
+
+    def __init__(self, bag: Bag | Table, finish: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._bag, self._finish = bag, finish
+
+    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `Computing` has it, all at once."""
+        yield np.arange(len(some.tokens)), self._finish(self._bag.embed(some.tokens, some.extra))
+
+
 class Bag:
-    """An encoder that `is_bag` (`stale` once its weights change).
+    """An encoder that `is_bag`, with its weights as they are when this is made.
 
     Attributes:
         width: Length of hidden states.
@@ -71,10 +115,10 @@ class Bag:
         first: Id of the first token.
     """
 
-    def __init__(self, transformer: LazyTransformer, first: int) -> None:
+    def __init__(self, transformer: Transformer, first: int) -> None:
         arrays, config = transformer.arrays, transformer.config
         assert arrays is not None
-        self._transformer, self._state = transformer, transformer.state()
+        self._state = transformer.state()
         self._words = arrays["embeddings.word_embeddings.weight"]
         self._weights = {
             name: np.array(weight, np.float64)
@@ -98,10 +142,13 @@ class Bag:
         self.width = len(self._added)
         self._own = self._terms(self._first)[0]
 
-    @property
-    def stale(self) -> bool:
-        """Whether a weight was changed, or moved, since this was made."""
-        return self._state != self._transformer.state()
+    @classmethod
+    def of(cls, transformer: Transformer, first: int) -> Bag:
+        """That of the weights as they are now, made if they have changed."""
+        made = transformer.made
+        if not isinstance(made, Bag) or made._state != transformer.state():
+            made = transformer.made = cls(transformer, first)
+        return made
 
     def embed(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
         """Last hidden states of the first tokens, float32 [N, width].

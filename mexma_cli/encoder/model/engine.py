@@ -20,7 +20,7 @@ from torch.nn.functional import gelu, layer_norm, linear, pad, relu
 
 from mexma_cli.encoder.model.forward_attention import attend
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.transformer import Transformer
 from mexma_cli.numerics.kernels import add_norm, plain
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -34,7 +34,7 @@ ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 
 
-def supported(transformer: LazyTransformer) -> bool:
+def supported(transformer: Transformer) -> bool:
     """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
     config = transformer.config
     if not transformer.is_bert or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
@@ -43,18 +43,18 @@ def supported(transformer: LazyTransformer) -> bool:
 
 
 class Engine:
-    """A transformer's forward pass, with packed copies of its weights (`stale` once the weights change).
+    """A transformer's forward pass, with packed copies of its weights as they are when this is made.
 
     Args:
         transformer: One that is `supported`.
         dtype: float32 or bfloat16, the type of products. Sums, residuals and norms are float32.
     """
 
-    def __init__(self, transformer: LazyTransformer, dtype: torch.dtype) -> None:
+    def __init__(self, transformer: Transformer, dtype: torch.dtype) -> None:
         assert supported(transformer) and dtype in (torch.float32, torch.bfloat16)
         self.dtype = dtype
         config, weights = transformer.config, transformer.weights
-        self._transformer, self._eps = transformer, float(config.layer_norm_eps)
+        self._eps = float(config.layer_norm_eps)
         self._state = transformer.state()
         self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
@@ -63,10 +63,13 @@ class Engine:
                 for i in range(config.num_hidden_layers)
             ]
 
-    @property
-    def stale(self) -> bool:
-        """Whether a weight was changed, or moved, since the engine was made."""
-        return self._state != self._transformer.state()
+    @classmethod
+    def of(cls, transformer: Transformer, dtype: torch.dtype) -> Engine:
+        """That of the weights as they are now, made if they have changed."""
+        made = transformer.made
+        if not isinstance(made, Engine) or made.dtype != dtype or made._state != transformer.state():
+            made = transformer.made = cls(transformer, dtype)
+        return made
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:

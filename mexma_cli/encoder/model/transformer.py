@@ -1,4 +1,4 @@
-"""A transformer whose weights can be used before transformers' model around them is built.
+"""The weights of an encoder: of a transformer, before or after transformers' model around them is built.
 
 `SentenceEncoder.embed` on a processor needs only the weights and a few numbers of config.json. Importing
 torch and transformers' models takes longer than loading `mini` and embedding a page of text.
@@ -7,15 +7,15 @@ torch and transformers' models takes longer than loading `mini` and embedding a 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import FAMILIES, STATIC
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
-from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -24,6 +24,94 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 16
 """Approximate number of a weight's numbers that are compared to see whether it was changed."""
+
+
+def quieten_transformers() -> None:
+    """Turn off its progress bars, warnings and reports: they are about files, not about the user's text."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+class Weights:
+    """What an encoder computes with: a `Transformer`, a `static.Table` or a `library.LibraryModel`.
+
+    Attributes:
+        settings: What beside the weights decides the vectors, for the fingerprint.
+    """
+
+    settings = ""
+
+    @property
+    def config(self) -> Any:
+        """config.json, by attributes: at least `model_type` and `hidden_size`."""
+        raise NotImplementedError
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The tensors by their names in the model, not copied: training changes them."""
+        raise NotImplementedError
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Move and cast all weights."""
+        raise NotImplementedError
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """Transformers' model.
+
+        Raises:
+            MexmaError: There is none.
+        """
+        raise MexmaError(
+            f"an encoder of the kind {self.config.model_type} has no transformer, and only embeds",
+            "`mexma info` says which ones do",
+        )
+
+    @property
+    def stored(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
+        """The weights as they were read, as arrays; None once they are tensors."""
+        return None
+
+    @property
+    def first_position(self) -> int:
+        """The position id of a sentence's first token."""
+        return 0
+
+    @property
+    def positions(self) -> int:
+        """How many tokens of a sentence have a position; T5's are as many as one likes."""
+        return sys.maxsize
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        import torch
+
+        return torch.device("cpu")
+
+
+@dataclass
+class Sentences:
+    """Sentences to be embedded together.
+
+    Attributes:
+        texts: As they are, without a prompt.
+        tokens: Ids of each, int64, cut to the encoder's length limit.
+        extra: float32 [rows, width], for which ids above the vocabulary stand; None: there are no such ids.
+    """
+
+    texts: Sequence[str]
+    tokens: list[np.ndarray]
+    extra: np.ndarray | None = None
+
+
+class Computing(Protocol):
+    """What computes vectors: a `BagEncoder`, a `TransformerEncoder` or a `LibraryEncoder`."""
+
+    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows of the sentences, int64 [n], and their vectors, float32 [n, dim], until there are all."""
 
 
 @dataclass
@@ -49,17 +137,17 @@ class StoredModel:
         return self.weights
 
 
-class LazyTransformer:
+class Transformer(Weights):
     """A transformer: either transformers' model, or stored weights from which that model is built on demand.
 
     Args:
         source: The model or the weights. A model attends by packed sentences from now on.
 
     Attributes:
-        settings: What beside the weights decides its states, for the fingerprint.
+        made: The `Bag` or `Engine` that was last made of the weights, which may have changed since.
     """
 
-    settings = ""
+    made: Any = None
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
         self._source = source
@@ -70,10 +158,6 @@ class LazyTransformer:
     def model(self) -> PreTrainedModel:
         """Transformers' model, always the same one. Once built, it holds the weights."""
         if isinstance(self._source, StoredModel):
-            if self.is_static:
-                raise MexmaError(
-                    "a static encoder has no transformer, and only embeds", "`mexma info` says which ones do"
-                )
             from mexma_cli.encoder.model.hugging_face import build_model
 
             quieten_transformers()
@@ -90,25 +174,25 @@ class LazyTransformer:
 
     @property
     def config(self) -> Any:
-        """config.json, by attributes."""
+        """As in `Weights`."""
         source = self._source
         return SimpleNamespace(**source.config) if isinstance(source, StoredModel) else source.config
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
-        """The tensors by their names in the model, not copied: training changes them."""
+        """As in `Weights`."""
         source = self._source
         return source.tensors() if isinstance(source, StoredModel) else source.state_dict()
 
     @property
-    def stored(self) -> dict[str, np.ndarray | QuantisedEmbeddings] | None:
-        """The weights as they were read, as arrays; None once they are tensors."""
+    def stored(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
+        """As in `Weights`."""
         arrays = self._source.weights if isinstance(self._source, StoredModel) else {}
         plain = (np.ndarray, QuantisedEmbeddings)
         return arrays if all(isinstance(one, plain) for one in arrays.values()) and arrays else None
 
     @property
-    def arrays(self) -> dict[str, np.ndarray | QuantisedEmbeddings] | None:
+    def arrays(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
         """The weights in the same memory, float32; None if they are on a GPU, or of another type."""
         if (stored := self.stored) is not None:
             return stored
@@ -139,19 +223,12 @@ class LazyTransformer:
     def is_bert(self) -> bool:
         """Whether it computes what transformers' BERT or RoBERTa does, without code of a folder's own."""
         kind = type(self._source)
-        if kind is StoredModel:
-            return not self.is_static
         known = any(kind.__name__ == family.model and family.is_bert for family in FAMILIES.values())
-        return known and kind.__module__.startswith("transformers.models.")
-
-    @property
-    def is_static(self) -> bool:
-        """Whether it is a table of token vectors, without anything that attends."""
-        return isinstance(self._source, StoredModel) and self._source.config["model_type"] == STATIC
+        return kind is StoredModel or (known and kind.__module__.startswith("transformers.models."))
 
     @property
     def first_position(self) -> int:
-        """The position id of a sentence's first token."""
+        """As in `Weights`."""
         if not isinstance(self._source, StoredModel):
             return first_position(self._source)
         config = self._source.config
@@ -159,19 +236,19 @@ class LazyTransformer:
 
     @property
     def positions(self) -> int:
-        """How many tokens of a sentence have a position; T5's are as many as one likes."""
+        """As in `Weights`."""
         positions = getattr(self.config, "max_position_embeddings", None)
         return sys.maxsize if positions is None else int(positions) - self.first_position
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """As in `Weights`."""
         import torch
 
         return torch.device("cpu") if isinstance(self._source, StoredModel) else self._source.device
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Move and cast all weights."""
+        """As in `Weights`."""
         source = self._source
         if isinstance(source, StoredModel) and device.type == "cpu":
             source.weights = {name: tensor.to(dtype) for name, tensor in source.tensors().items()}

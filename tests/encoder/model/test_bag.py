@@ -13,7 +13,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.bag import Bag, is_bag
 from mexma_cli.encoder.model.engine import Engine
 from mexma_cli.encoder.model.packing import pack
-from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.transformer import Transformer
 from tests.examples import demo_pairs
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -48,7 +48,7 @@ def one_layer(activation: str = "gelu") -> XLMRobertaModel:
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 def test_its_states_are_those_of_the_transformer(activation: str) -> None:
-    transformer = LazyTransformer(one_layer(activation))
+    transformer = Transformer(one_layer(activation))
     assert is_bag(transformer)
     rng = np.random.default_rng(0)
     tokens = [np.array([0, *rng.integers(3, 53, size)]) for size in (0, 1, 2, 7, 30, 2)]
@@ -61,12 +61,12 @@ def test_its_states_are_those_of_the_transformer(activation: str) -> None:
 
 def test_which_transformers_are_bags() -> None:
     model = one_layer()
-    transformer = LazyTransformer(model)
+    transformer = Transformer(model)
     with torch.no_grad():
         model.embeddings.position_embeddings.weight[7, 3] += 1e-3
     assert not is_bag(transformer) and is_bag(transformer, tolerance=0.01)
-    assert not is_bag(LazyTransformer(one_layer("silu")))
-    assert not is_bag(LazyTransformer(one_layer().to(torch.bfloat16)))
+    assert not is_bag(Transformer(one_layer("silu")))
+    assert not is_bag(Transformer(one_layer().to(torch.bfloat16)))
 
 
 @pytest.fixture

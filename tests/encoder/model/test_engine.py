@@ -17,7 +17,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model import engine as engine_module
 from mexma_cli.encoder.model.engine import Engine, supported
 from mexma_cli.encoder.model.packing import pack
-from mexma_cli.encoder.model.transformer import LazyTransformer, first_position
+from mexma_cli.encoder.model.transformer import Transformer, first_position
 from mexma_cli.numerics.devices import computes_bf16_fast
 from mexma_cli.text.lines import read_lines
 
@@ -46,9 +46,9 @@ MODELS = {
 }
 
 
-def lazy(model: PreTrainedModel) -> LazyTransformer:
+def lazy(model: PreTrainedModel) -> Transformer:
     """Of a copy: the model itself attends in its own way, to be compared with."""
-    return LazyTransformer(copy.deepcopy(model))
+    return Transformer(copy.deepcopy(model))
 
 
 def padded(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
@@ -83,11 +83,11 @@ def test_what_it_does_not_compute() -> None:
     class Own(BertModel):
         pass
 
-    assert supported(LazyTransformer(model_of(BertModel, BertConfig)))
-    assert not supported(LazyTransformer(model_of(BertModel, BertConfig, hidden_act="silu")))
-    assert not supported(LazyTransformer(model_of(BertModel, BertConfig, num_hidden_layers=0)))
-    assert not supported(LazyTransformer(model_of(BertModel, BertConfig).half()))
-    assert not supported(LazyTransformer(model_of(Own, BertConfig)))
+    assert supported(Transformer(model_of(BertModel, BertConfig)))
+    assert not supported(Transformer(model_of(BertModel, BertConfig, hidden_act="silu")))
+    assert not supported(Transformer(model_of(BertModel, BertConfig, num_hidden_layers=0)))
+    assert not supported(Transformer(model_of(BertModel, BertConfig).half()))
+    assert not supported(Transformer(model_of(Own, BertConfig)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -162,9 +162,7 @@ def test_changed_weights_are_noticed(
 def one_sentence(length: int) -> dict[str, object]:
     return {
         "position_ids": torch.arange(2, 2 + length)[None],
-        "cu_seq_lens_q": torch.tensor([0, length], dtype=torch.int32),
-        "packed_lengths": (length,),
-        "packed_backend": "bucketed",
+        "packed": ((length,), torch.tensor([0, length], dtype=torch.int32), "bucketed"),
     }
 
 

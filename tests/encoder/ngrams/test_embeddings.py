@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import CHECKSUMS, NGRAMS_FILE
+from mexma_cli.encoder.model.packed import TransformerEncoder
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys
 from mexma_cli.errors import MexmaError
@@ -165,7 +166,7 @@ def test_the_model_itself_gives_the_same(
         )
         with monkeypatch.context() as patch:
             patch.setattr("mexma_cli.encoder.encoder.is_bag", lambda transformer: False)
-            patch.setattr("mexma_cli.encoder.model.engine.supported", lambda transformer: False)
+            patch.setattr("mexma_cli.encoder.model.packed.supported", lambda transformer: False)
             np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
 
 
@@ -257,14 +258,12 @@ def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder.model.to("meta")
     rows: list[torch.Tensor] = []
 
-    def embed(
-        self: SentenceEncoder, ids: list[np.ndarray], extra_embeddings: torch.Tensor | None
-    ) -> np.ndarray:
-        rows.append(extra_embeddings)
-        return np.zeros((len(ids), self.dim), np.float32)
+    def embed(self: TransformerEncoder, ids: list[np.ndarray], extra: torch.Tensor | None) -> np.ndarray:
+        rows.append(extra)
+        return np.zeros((len(ids), encoder.dim), np.float32)
 
-    monkeypatch.setattr("mexma_cli.encoder.encoder.GPU_TOKENS_PER_BATCH", 16)
-    monkeypatch.setattr(SentenceEncoder, "_embed_batch", embed)
+    monkeypatch.setattr("mexma_cli.encoder.model.packed.GPU_TOKENS_PER_BATCH", 16)
+    monkeypatch.setattr(TransformerEncoder, "batch", embed)
     encoder.embed(["Xqzvwky and Wblmqrt.", "Another line with Qvxzkrm.", "Ein Zqkwvx."])
     assert len(rows) > 1 and rows[0].device.type == "meta"
     assert all(one is rows[0] for one in rows)
