@@ -22,9 +22,7 @@ from pathlib import Path
 from docs.make_mini.rounding import rounded
 from docs.make_mini.smaller import smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.card import head
-from mexma_cli.encoder.loading.trained import Trained
-from mexma_cli.encoder.loading.trained import write as write_trained
+from mexma_cli.encoder.loading.card import Trained, head, write_trained
 from mexma_cli.encoder.ngrams.hashing import pieces_of
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.languages import name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xxhash
 
-from mexma_cli.encoder.loading import card, pq, static, trained
+from mexma_cli.encoder.loading import card, pq, static
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS, check_replaceable, written_aside
 from mexma_cli.encoder.loading.hub import is_id, upload
 from mexma_cli.encoder.loading.library import KIND, LibraryEncoder, LibraryModel
@@ -108,7 +108,7 @@ class SentenceEncoder:
         self._kept: int | None = None
         self.batch_size: int | None = None
         self.languages: tuple[str, ...] = ()
-        self.trained: Mapping[str, trained.Trained] = {}
+        self.trained: Mapping[str, card.Trained] = {}
         self.precision = "float32"
         self.language: str | None = None
         self.truncated = 0
@@ -252,10 +252,7 @@ class SentenceEncoder:
         """
         text = self.prefix if prompt is None else self.prompts.get(prompt, prompt)
         if prompt is not None and prompt not in self.prompts and re.fullmatch(r"[\w-]+", prompt):
-            raise MexmaError(
-                f"{self.name!r} has no prompt of the name {prompt!r}",
-                f"it has {', '.join(self.prompts) or 'none'}; a text ends with a colon, a space or the like",
-            )
+            raise self._no_prompt(prompt)
         if task is None and "{task}" in text:
             raise MexmaError(f"the prompt {text!r} is for a task", "say which one: --task TEXT")
         if task is not None and "{task}" not in text:
@@ -264,6 +261,12 @@ class SentenceEncoder:
                 r"name one that has: --prompt $'Instruct: {task}\nQuery: '",
             )
         return text.replace("{task}", task or "")
+
+    def _no_prompt(self, name: str) -> MexmaError:
+        return MexmaError(
+            f"{self.name!r} has no prompt of the name {name!r}",
+            f"it has {', '.join(self.prompts) or 'none'}; a text ends with a colon, a space or the like",
+        )
 
     def _dense(self) -> list[Dense]:
         if not self._modules:
@@ -453,7 +456,6 @@ class SentenceEncoder:
         show_progress_bar: bool = False,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
     ) -> np.ndarray | torch.Tensor:
         """`embed` by the names of sentence-transformers' `encode`.
 
@@ -465,37 +467,29 @@ class SentenceEncoder:
             show_progress_bar: Show a bar on stderr.
             convert_to_tensor: Return a tensor of torch.
             normalize_embeddings: Make vectors of length 1.
-            truncate_dim: Keep the first numbers of vectors.
 
         Returns:
             float32 [N, dim], or [dim] of one sentence.
 
         Raises:
-            MexmaError: As `embed`, `prompted` and `truncate`; or a batch of no sentences.
+            MexmaError: As `embed`; or there is no prompt of that name, or a batch of no sentences.
         """
         if batch_size is not None and batch_size < 1:
             raise MexmaError(f"a batch of {batch_size} sentences is none")
-        before = self.prefix, self._kept, self.batch_size
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        try:
-            if prompt is not None:
-                self.prefix = prompt
-            elif prompt_name is not None:
-                if prompt_name not in self.prompts:
-                    raise MexmaError(
-                        f"{self.name!r} has no prompt of the name {prompt_name!r}",
-                        f"it has {', '.join(self.prompts) or 'none'}",
-                    )
-                self.prefix = self.prompted(prompt_name)
-            if truncate_dim is not None:
-                self.truncate(truncate_dim)
-            self.batch_size = batch_size
-            from tqdm import tqdm
+        if prompt is None and prompt_name is not None:
+            if prompt_name not in self.prompts:
+                raise self._no_prompt(prompt_name)
+            prompt = self.prompted(prompt_name)
+        from tqdm import tqdm
 
+        before = self.prefix, self.batch_size
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        self.prefix, self.batch_size = self.prefix if prompt is None else prompt, batch_size
+        try:
             with tqdm(total=len(texts), unit="sentence", disable=not show_progress_bar) as bar:
                 vectors = self.embed(texts, on_progress=lambda done, _: bar.update(done))
         finally:
-            self.prefix, self._kept, self.batch_size = before
+            self.prefix, self.batch_size = before
         if normalize_embeddings:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         found = vectors[0] if isinstance(sentences, str) else vectors
@@ -571,7 +565,7 @@ class SentenceEncoder:
             mode = None if isinstance(self.transformer, Table) else self.pooling
             save_modules(aside, mode, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.trained:
-                trained.write(aside, self.trained)
+                card.write_trained(aside, self.trained)
             if self.languages:
                 card.write(aside, self.languages, self.trained)
 

@@ -16,7 +16,7 @@ from click.testing import Result
 
 from mexma_cli.commands.embed import default_output
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.encoder.loading.card import Trained
 from mexma_cli.encoder.model.pooling import Normalize
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore

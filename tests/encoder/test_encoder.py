@@ -248,7 +248,7 @@ def test_encode_is_that_of_sentence_transformers(
         {},
         {"prompt_name": "query"},
         {"prompt": "clue: "},
-        {"normalize_embeddings": True, "truncate_dim": 8},
+        {"normalize_embeddings": True},
         {"batch_size": 3, "show_progress_bar": False},
         {"convert_to_tensor": True},
     ):

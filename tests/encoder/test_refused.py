@@ -99,12 +99,16 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     **{
         f"{key} {value}": (change_json("config.json", **{key: value}), f"{key} {value}; at least 1 is needed")
-        for key in ("num_hidden_layers", "intermediate_size", "type_vocab_size")
-        for value in (-1, 0)
+        for key, value in (("num_hidden_layers", 0), ("num_attention_heads", -1))
     },
-    "no positions": (
-        change_json("config.json", max_position_embeddings=1),
-        "max_position_embeddings 1: no room for a sentence",
+    "a width below nothing": (change_json("config.json", intermediate_size=-1), "negative dimension"),
+    "no types": (
+        change_json("config.json", type_vocab_size=0),
+        "1 of the weights are missing or have another shape",
+    ),
+    "layers without end": (
+        change_json("config.json", num_hidden_layers=10**9),
+        "config.json describes a model of 8,192,000",
     ),
     "a variance below nothing": (
         change_json("config.json", layer_norm_eps=-1.0),
@@ -148,7 +152,9 @@ def test_positions_without_room_are_refused_where_they_begin_behind_the_padding(
     for positions in (1, 3):
         change_json("config.json", max_position_embeddings=positions)(folder)
         save_file(weights | {name: weights[name][:positions].contiguous()}, folder / WEIGHTS)
-        with pytest.raises(MexmaError, match=f"max_position_embeddings {positions}: no room for a sentence"):
+        with pytest.raises(
+            MexmaError, match=f"has positions for {positions - 2} tokens: no room for a sentence"
+        ):
             SentenceEncoder.load(str(folder), "cpu")
 
 

@@ -1,4 +1,4 @@
-"""An encoder's model card: README.md, whose head names the languages that the encoder knows."""
+"""What a folder says of its encoder's languages: the card, README.md, and `languages.json`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import yaml
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from mexma_cli.encoder.loading.modules import is_only_ours
-from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.files import read_manifest, write_json_atomic
 from mexma_cli.limited_yaml import SIZE, parsed
 
 FILE = "README.md"
+TRAINED = "languages.json"
+FORMAT_VERSION = 1
 TAGS = ("sentence-similarity", "feature-extraction", "mexma")
 _CARD = """\
 {head}
@@ -40,6 +43,42 @@ vectors = {name}("FOLDER").encode(["One sentence.", "Another one."])
 _RULE = "| --- | --- | --- |"
 _CODE = re.compile(r"[a-z]{3}(_[A-Z][a-z]{3})?")
 _HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
+
+
+class Trained(BaseModel):
+    """Training pairs and dev error of one language."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pairs: NonNegativeInt
+    """Sentence pairs with a side in it, all that the encoder was trained on; 0: only its error is known."""
+    dev_error: float | None = None
+    """xsim error on the dev set of its training, in percent; None: the language has none."""
+
+
+class _Languages(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    languages: dict[str, Trained]
+    """By FLORES-200 code."""
+
+
+def read_trained(folder: Path) -> dict[str, Trained]:
+    """By FLORES-200 code; nothing if the folder does not say.
+
+    Raises:
+        MexmaError: The file is damaged, or of a later format.
+    """
+    if not (folder / TRAINED).is_file():
+        return {}
+    return read_manifest(folder / TRAINED, _Languages, FORMAT_VERSION).languages
+
+
+def write_trained(folder: Path, languages: Mapping[str, Trained]) -> None:
+    """Write the file, by FLORES-200 code."""
+    content = _Languages(languages=dict(sorted(languages.items())))
+    write_json_atomic(folder / TRAINED, content.model_dump(mode="json"))
 
 
 def head(languages: Iterable[str], license: str | None = None, tags: Iterable[str] = ()) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModel, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 from transformers.activations import ACT2FN
 
 from mexma_cli.encoder.loading import pq
@@ -45,13 +45,6 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     if (settings.transformer / pq.FILE).is_file():
         small = StoredModel(settings.config, pq.load(settings.transformer / pq.FILE)).tensors()
         return build_model(settings.config, small, torch.float32, **arguments)
-    return build_model(settings.config, _weights(settings), **arguments)
-
-
-def read_masked_lm(settings: FolderSettings) -> tuple[PreTrainedModel, LoadingReport]:
-    """A masked-LM checkpoint, float32."""
-    return build_model(settings.config, _weights(settings), torch.float32, MODEL_FOR_MASKED_LM_MAPPING)
-
-
-def _weights(settings: FolderSettings) -> dict[str, torch.Tensor]:
-    return read_weights(settings.transformer, (BESIDE_NGRAMS, *FILES))
+    return build_model(
+        settings.config, read_weights(settings.transformer, (BESIDE_NGRAMS, *FILES)), **arguments
+    )

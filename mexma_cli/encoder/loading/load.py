@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from mexma_cli.encoder.loading import card, static, stored, trained
+from mexma_cli.encoder.loading import card, static, stored
 from mexma_cli.encoder.loading.folder import locate
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.library import load_by_library, with_code
@@ -63,7 +63,7 @@ class Loaded:
     prompts: Mapping[str, str] = field(default_factory=dict)
     ngrams_in: Path | None = None
     languages: tuple[str, ...] = ()
-    trained: Mapping[str, trained.Trained] = field(default_factory=dict)
+    trained: Mapping[str, card.Trained] = field(default_factory=dict)
 
 
 def load(
@@ -93,7 +93,7 @@ def load(
                 ) from None
             prefix, prompts = read_prompts(folder)
             found = Loaded(name, library, words, library.pooling, words.max_tokens, (), prefix, prompts)
-    found.languages, found.trained = card.languages(where), trained.read(where)
+    found.languages, found.trained = card.languages(where), card.read_trained(where)
     return found
 
 
@@ -123,6 +123,8 @@ def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_c
     words = load_tokenizer(name, settings, transformer.vocabulary)
     modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
     limit = min(words.limit(name, settings.max_tokens), transformer.positions)
+    if limit < 2:
+        raise MexmaError(f"{name!r}: config.json has positions for {limit} tokens: no room for a sentence")
     found = Loaded(name, transformer, words, own, limit, modules, settings.prefix, settings.prompts)
     found.ngrams_in = settings.transformer
     if settings.own_code:

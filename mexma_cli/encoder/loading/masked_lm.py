@@ -6,13 +6,14 @@ import logging
 
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from mexma_cli.encoder.loading.folder import locate
-from mexma_cli.encoder.loading.hugging_face import read_masked_lm
+from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, locate
 from mexma_cli.encoder.loading.load import refused
 from mexma_cli.encoder.loading.settings import read_settings
+from mexma_cli.encoder.loading.weights import FILES, read_weights
+from mexma_cli.encoder.model.hugging_face import build_model
 from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     """
     settings = read_settings(locate(name))
     try:
-        model, report = read_masked_lm(settings)
+        weights = read_weights(settings.transformer, (BESIDE_NGRAMS, *FILES))
+        model, report = build_model(settings.config, weights, torch.float32, MODEL_FOR_MASKED_LM_MAPPING)
     except MexmaError:
         raise
     except Exception as error:  # transformers raises whatever it likes

@@ -37,9 +37,9 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {str(tensor.dtype).removeprefix("torch.") for tensor in weights.values()}
         stated = {config.get("dtype") or config["torch_dtype"]}
-        if _computed(config) and shapes == _shapes(config) and (small or types == stated):
+        if _computed(config) and shapes == _shapes(config, len(weights)) and (small or types == stated):
             return StoredModel(config, weights)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         pass
     return None
 
@@ -58,11 +58,11 @@ def _computed(config: dict[str, Any]) -> bool:
     return isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
 
 
-def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The shapes of all weights of BERT's family without pooler, by name."""
+def _shapes(config: dict[str, Any], most: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of all weights of BERT's family without pooler, by name, of `most` layers at most."""
     width, inner = config["hidden_size"], config["intermediate_size"]
-    if width % config["num_attention_heads"]:
-        raise ValueError("the heads do not divide the width")
+    if width % config["num_attention_heads"] or config["num_hidden_layers"] > most:
+        raise ValueError("heads that do not divide the width, or more layers than weights")
     tables = {
         "word": config["vocab_size"],
         "position": config["max_position_embeddings"],

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.encoder.loading.card import Trained
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, clear_all, fingerprint, only_writer

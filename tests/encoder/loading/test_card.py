@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading import card, trained
+from mexma_cli.encoder.loading import card
+from mexma_cli.encoder.loading.card import Trained
 from mexma_cli.encoder.loading.folder import CHECKSUMS
-from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 
@@ -33,7 +33,7 @@ def test_languages_stay_with_the_folder(tiny_encoder: Path, tmp_path: Path) -> N
     text = (tmp_path / "known" / card.FILE).read_text(encoding="utf-8")
     assert "| `eng_Latn` | 1,300 |  |\n| `srp_Cyrl` | 1,200 | 3.46% |\n\n" in text
     (tmp_path / "known" / CHECKSUMS).unlink()
-    (tmp_path / "known" / trained.FILE).write_text('{"languages": {"fra_Latn": {"pairs": -1}}}')
+    (tmp_path / "known" / card.TRAINED).write_text('{"languages": {"fra_Latn": {"pairs": -1}}}')
     with pytest.raises(MexmaError, match=r"languages\.json is damaged: `languages\.fra_Latn\.pairs`"):
         SentenceEncoder.load(str(tmp_path / "known"), "cpu")
 

@@ -22,8 +22,8 @@ from transformers import BertConfig, BertModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import hub
+from mexma_cli.encoder.loading.card import Trained
 from mexma_cli.encoder.loading.folder import BUNDLED, CHECKSUMS
-from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from tests.command import fails, ok, run

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.encoder.loading.card import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
