@@ -18,13 +18,15 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from itertools import chain, islice
 from pathlib import Path
 
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.calibrate import InThisProcess
+from mexma_cli.stages.run.costs import InThisProcess
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.units import RunFolder
 from mexma_cli.text.lines import read_lines
 
 TEXTS = {
@@ -88,17 +90,14 @@ def work(folder: str, tile: int, index: str, only: str | None) -> None:
             "mine": {"index": index},
         }
     )
-    made: list[InThisProcess] = []
-
-    def here(run: Path) -> InThisProcess:
-        made.append(InThisProcess(run))
-        return made[0]
-
-    done = run_corpus(recipe, here, chosen=Selection(only=only))
+    done = run_corpus(recipe, InThisProcess, chosen=Selection(only=only))
+    spent = Counter[str]()
+    for name in done.done:
+        spent[done.units[name].work] += RunFolder(Path(recipe.run)).record(name).processor
     effort = [unit for unit in done.units.values() if unit.work == "effort"]
     said = {
-        "seconds": sum(made[0].seconds.values()),
-        "works": {work: round(spent, 1) for work, spent in made[0].seconds.items()},
+        "seconds": sum(spent.values()),
+        "works": {work: round(seconds, 1) for work, seconds in spent.items()},
         "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "effort": json.loads((Path(recipe.run) / effort[0].output).read_text()) if effort else None,
     }

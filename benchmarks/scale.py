@@ -18,13 +18,15 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from itertools import count, islice
 from pathlib import Path
 
 from mexma_cli.knn.faiss_index import choose
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.stages.run.calibrate import FILE, InThisProcess
+from mexma_cli.stages.run.costs import FILE, InThisProcess
 from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.units import RunFolder
 
 DIM = 320  # of mini
 DEMO = Path(__file__).parent.parent / "examples" / "spa-eng"
@@ -85,18 +87,15 @@ def dry_run(command: list[str]) -> dict:
     return dict(json.loads(done.stdout))
 
 
-def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], dict[str, str], int]:
+def run(overrides: tuple[str, ...], folder: Path) -> tuple[Counter[str], dict[str, str], int]:
     """Seconds of the processor by kind of unit, the stage of each, and bytes that lie in the run's folder."""
-    made: list[InThisProcess] = []
-
-    def here(path: Path) -> InThisProcess:
-        made.append(InThisProcess(path))
-        return made[0]
-
-    done = run_corpus(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), here)
+    done = run_corpus(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), InThisProcess)
     stages = {unit.work: unit.stage for unit in done.units.values()}
+    took = Counter[str]()
+    for unit in done.units.values():
+        took[unit.work] += RunFolder(folder).record(unit.name).processor
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return dict(made[0].seconds), stages, size
+    return took, stages, size
 
 
 def show(lines: int, what: str, said: float, took: float) -> None:

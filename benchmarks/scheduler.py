@@ -24,15 +24,15 @@ import random
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.plan import Records, plan
+from mexma_cli.stages.run.plan import Cut, plan
 from mexma_cli.stages.run.scheduler import Ended, Scheduler
-from mexma_cli.stages.run.units import Record, RunFolder, Unit, read_unit
+from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit, read_unit
 
 CODES = ("fra", "deu", "spa", "ita", "por", "eng")
 LINES, PIECE, TILE = 5_000_000, 50_000, 200_000
@@ -114,7 +114,7 @@ class Simulated:
             }
         record = Record(
             key="of a simulation", output=unit.output, checksum=unit.name, facts=facts, seconds=seconds
-        )
+        ).sealed()
         path = self._folder.todo(unit.name)
         path.with_name(path.name.replace(".todo.json", ".json")).write_text(json.dumps(record.model_dump()))
 
@@ -149,19 +149,19 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     settings = parser.parse_args()
     corpus = recipe()
-    inputs = {code: {f"{code}.txt": "checksum"} for code in corpus.languages}
+    inputs = {code: {f"{code}.txt": "checksum"} for code in corpus.languages} | {"/encoder": {}}
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder = RunFolder(Path(name))
         workers = Simulated(folder, settings.workers, settings.deaths, settings.straggling, settings.seed)
 
-        def units(record: Records) -> list[Unit]:
-            return plan(corpus, inputs, record)
+        def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
+            return plan(corpus, inputs, cut)
 
         profile = cProfile.Profile()
         began, wall = time.process_time(), time.monotonic()
         if settings.profile:
             profile.enable()
-        progress = Scheduler(folder, units, workers).run()
+        progress = Scheduler(folder, kinds, workers).run()
         profile.disable()
         took, wall = time.process_time() - began - workers.spent, time.monotonic() - wall
         if settings.profile:

@@ -121,7 +121,11 @@ def command(
         from mexma_cli.stages.run.estimate import estimate
 
         split = {code for code, language in found.languages.items() if language.split is not None}
-        _print_estimate(estimate(found, chosen, jobs, _lines(assume), calibrate), split, as_json)
+        said = estimate(found, chosen, jobs, _lines(assume), calibrate)
+        if as_json:
+            click.echo(json.dumps(said, ensure_ascii=False, indent=1))
+        else:
+            _print_estimate(said, split, whole=bool(assume) or calibrate)
         return
 
     started = time.monotonic()
@@ -215,10 +219,13 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _print_estimate(found: dict[str, Any], split: set[str], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
-        return
+def _print_estimate(found: dict[str, Any], split: set[str], whole: bool) -> None:
+    """In words.
+
+    Args:
+        split: Languages whose texts are documents.
+        whole: What all of the work takes on any machines, too.
+    """
     for code, lines in found["languages"].items():
         click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
     for stage, units in found["units"].items():
@@ -228,7 +235,9 @@ def _print_estimate(found: dict[str, Any], split: set[str], as_json: bool) -> No
     click.echo(f"{'disk':<24} at most {size(found['disk'])}")
     click.echo(f"{'memory':<24} about {size(found['memory'])}")
     click.echo(f"{'network':<24} {size(found['network'])}, if the run's folder is on it")
-    if "processor" not in found:
+    if found["seconds"]:
+        click.echo(f"{'time':<24} {time_needed(sum(found['seconds'].values()))} on this machine")
+    if not whole:
         return
     for stage, hours in found["processor"].items():
         click.echo(f"{stage + ', in all':<24} {_hours(hours)} of a core")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
     keep, counts = filter_rows(store)
     with workplace(output) as part:
         part.mkdir()
-        spans = spans_of(store.rows, _ROWS)
+        spans = Spans(store.rows, _ROWS)
         for place, span in enumerate(spans):
             save(part / f"{place:05d}.npy", [keep[slice(*span)]], "bool")
         checksums = [checksum_file(part / f"{place:05d}.npy") for place in range(len(spans))]
@@ -58,7 +58,7 @@ def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
         MexmaError: It is damaged.
     """
     checksums, found = read_json(path / MANIFEST)["checksums"], np.empty(span.rows, dtype=bool)
-    for place, part in enumerate(spans_of(store.rows, _ROWS)):
+    for place, part in enumerate(Spans(store.rows, _ROWS)):
         first, last = max(span.start, part.start), min(span.stop, part.stop)
         if first < last:
             file = path / f"{place:05d}.npy"
@@ -175,9 +175,18 @@ class MergedLists:
         return neighbours_in(np.concatenate(found)[:, : self.k])
 
 
-def spans_of(rows: int, size: int) -> list[Span]:
-    """Rows in spans of a size, the last one perhaps shorter."""
-    return [Span(start, min(start + size, rows)) for start in range(0, rows, size)]
+class Spans(Sequence[Span]):
+    """Rows in spans of a size, the last one perhaps shorter; there may be so many that nobody lists them."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._rows, self._starts = rows, range(0, rows, size)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, place: Any) -> Any:
+        start = self._starts[place]
+        return Span(start, min(start + self._starts.step, self._rows))
 
 
 def save(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:

@@ -1,13 +1,21 @@
-"""Units of a search with indexes: an index for each language, and what comes before the tiles of a pair."""
+"""Kinds of units of a search with indexes: an index for each language, and what comes before the tiles."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import partial
+
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.knn.tiles import spans_of
-from mexma_cli.stages.run.units import Unit
+from mexma_cli.stages.knn.tiles import Spans
+from mexma_cli.stages.run.units import Kind, Unit, one
 
 SIDES = ("source", "target")
+PROBES, HITS = 16, 64
+"""Lists that are looked at, and answers that get an exact cosine, for each row, as far as forecasts know: how
+many its recall needs, a run finds out."""
+_GRAPH = 4096  # lists with which a row could be compared while a graph finds the nearest
 
 
 def check_index(index: str) -> None:
@@ -23,8 +31,20 @@ def check_index(index: str) -> None:
         )
 
 
-def index_units(recipe: CorpusRecipe, code: str, rows: int) -> list[Unit]:
+def lists_of(index: str, rows: int) -> tuple[int, int]:
+    """The lists of an index over so many rows, and those with which a row is compared to find the nearest."""
+    from mexma_cli.knn import faiss_index
+
+    factory = faiss_index.choose(rows, 1) if index == "auto" else index
+    named = re.search(r"IVF(\d+)", factory)
+    lists = int(named[1]) if named else 1
+    return lists, min(lists, _GRAPH) if "HNSW" in factory else lists
+
+
+def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
     """The index over a language's text: trained once, then filled span by span."""
+    from mexma_cli.knn.faiss_index import ROUNDS, training_rows
+
     sides = {"store": f"{code}/store", "rows": f"{code}/rows"}
     trained = Unit(
         name=f"{code}/index/trained",
@@ -34,67 +54,83 @@ def index_units(recipe: CorpusRecipe, code: str, rows: int) -> list[Unit]:
         inputs=sides,
         output=f"{code}/index/trained.faiss",
     )
+    spans = Spans(rows, recipe.units.tile)
+
+    def shard(place: int) -> Unit:
+        name = f"{code}/index/{place:05d}"
+        return Unit(
+            name=name,
+            stage="knn",
+            work="shard",
+            settings={"rows": list(spans[place])},
+            inputs=sides | {"trained": trained.name},
+            output=f"{name}.faiss",
+        )
+
+    lists, compared = lists_of(recipe.mine.index, rows)
+    learnt = min(rows, training_rows(lists))
     return [
-        trained,
-        *(
-            Unit(
-                name=shard,
-                stage="knn",
-                work="shard",
-                settings={"rows": list(span)},
-                inputs=sides | {"trained": trained.name},
-                output=f"{shard}.faiss",
-            )
-            for shard, span in zip(
-                _shards(recipe, code, rows), spans_of(rows, recipe.units.tile), strict=True
-            )
-        ),
+        replace(one(trained, learnt), cells=learnt * lists * ROUNDS),
+        Kind(f"{code}/index", "knn", "shard", shard, (len(spans),), rows, rows * compared),
     ]
 
 
-def _shards(recipe: CorpusRecipe, code: str, rows: int) -> list[str]:
-    return [f"{code}/index/{place:05d}" for place in range(len(spans_of(rows, recipe.units.tile)))]
+def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], k: int) -> list[Kind]:
+    """What finds pairs with the indexes of both languages; before that, a unit finds the effort."""
+    from mexma_cli.knn.index_search import MEASURED_ON, TUNED_ON
 
-
-def search_units(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], k: int) -> list[Unit]:
-    """The units that find pairs with the indexes of both languages; the first of them finds the effort."""
     name = "-".join(pair)
-    stores, indexes = {}, {}
-    for side, code, count in zip(SIDES, pair, rows, strict=True):
-        stores[side] = {side: f"{code}/store", f"{side}_rows": f"{code}/rows"}
-        shards = {f"{side}_{shard.rpartition('/')[2]}": shard for shard in _shards(recipe, code, count)}
-        indexes[side] = stores[side] | {f"{side}_trained": f"{code}/index/trained"} | shards
-    effort = Unit(
-        name=f"{name}/effort",
-        stage="knn",
-        work="effort",
-        settings={"k": k, "recall": recipe.mine.recall},
-        inputs=indexes["source"] | indexes["target"],
-        output=f"{name}/effort.json",
-    )
-    spans = {
-        side: [list(span) for span in spans_of(count, recipe.units.tile)]
-        for side, count in zip(SIDES, rows, strict=True)
-    }
-    found = [
-        Unit(
-            name=f"{name}/found/{side}-{place:05d}",
+    spans = [Spans(count, recipe.units.tile) for count in rows]
+    stores = [
+        {side: f"{code}/store", f"{side}_rows": f"{code}/rows"}
+        for side, code in zip(SIDES, pair, strict=True)
+    ]
+
+    def index(side: int) -> dict[str, str]:
+        """A side with its index."""
+        code, shards = pair[side], range(len(spans[side]))
+        of_index = {f"{SIDES[side]}_{place:05d}": f"{code}/index/{place:05d}" for place in shards}
+        return stores[side] | {f"{SIDES[side]}_trained": f"{code}/index/trained"} | of_index
+
+    def effort() -> Unit:
+        return Unit(
+            name=f"{name}/effort",
+            stage="knn",
+            work="effort",
+            settings={"k": k, "recall": recipe.mine.recall},
+            inputs=index(0) | index(1),
+            output=f"{name}/effort.json",
+        )
+
+    def found(side: int, place: int) -> Unit:
+        output, own, other = f"{name}/found/{SIDES[side]}-{place:05d}", spans[side], spans[1 - side]
+        of_others = [list(span) for span in other]
+        return Unit(
+            name=output,
             stage="knn",
             work="look_up",
-            settings={"side": side, "rows": span, "spans": spans[other], "k": k},
-            inputs=stores[side] | indexes[other] | {"effort": effort.name},
-            output=f"{name}/found/{side}-{place:05d}",
+            settings={"side": SIDES[side], "rows": list(own[place]), "spans": of_others, "k": k},
+            inputs=stores[side] | index(1 - side) | {"effort": f"{name}/effort"},
+            output=output,
         )
-        for side, other in (SIDES, SIDES[::-1])
-        for place, span in enumerate(spans[side])
+
+    kinds = [
+        Kind(f"{name}/effort", "knn", "effort", effort, (), sum(rows), (TUNED_ON + MEASURED_ON) * sum(rows))
     ]
-    return [effort, *found]
+    for side, (own, indexed) in enumerate((rows, rows[::-1])):
+        lists, compared = lists_of(recipe.mine.index, indexed)
+        cells = own * (compared + min(1.0, PROBES / lists) * indexed)
+        grid, work = (len(spans[side]),), partial(found, side)
+        kinds.append(Kind(f"{name}/found/{SIDES[side]}", "knn", "look_up", work, grid, own, cells))
+    return kinds
 
 
-def scored(tile: Unit) -> Unit:
+def scored(tile: Unit, row: int, column: int) -> Unit:
     """A tile that scores what was found in place of searching."""
-    name, _, places = tile.name.partition("/tile/")
-    row, column = places.split("-")
-    found = {"source_found": f"{name}/found/source-{row}", "target_found": f"{name}/found/target-{column}"}
-    settings = tile.settings | {"place": [int(row), int(column)]}
+    name = tile.name.partition("/")[0]
+    found = {
+        "source_found": f"{name}/found/source-{row:05d}",
+        "target_found": f"{name}/found/target-{column:05d}",
+    }
+    settings = tile.settings | {"place": [row, column]}
     return tile.model_copy(update={"work": "score_tile", "settings": settings, "inputs": tile.inputs | found})

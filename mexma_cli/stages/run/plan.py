@@ -1,12 +1,12 @@
-"""From a recipe to units of work. What they are of is known as far as the texts are cut into pieces."""
+"""From a recipe to kinds of units of work. They are known as far as the texts are cut into pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError
@@ -17,10 +17,10 @@ from mexma_cli.settings.encoder import BUNDLED
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.knn.search import has_index
-from mexma_cli.stages.knn.tiles import spans_of
+from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import stated, why_margin
-from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
-from mexma_cli.stages.run.units import BITEXT, REJECTS, Record, Unit
+from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored, search_kinds
+from mexma_cli.stages.run.units import BITEXT, REJECTS, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 
@@ -29,13 +29,34 @@ _SENTENCES = ("source_sentences", "target_sentences")
 STAGES = ("split", "embed", "knn", "tune", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 
+KNOWN = 10_000
+"""Known translations of a language pair, about."""
 _ENCODER = "/encoder"
 """What its files are called among the inputs; a language is named before the slash of others."""
 Inputs = dict[str, dict[str, str]]
 """What inputs are called -> files -> their checksums."""
 
+
+class Cut(NamedTuple):
+    """A text in pieces: its lines, those of a piece, and the checksums of these, if it was cut already."""
+
+    lines: int
+    size: int
+    checksums: tuple[str, ...] = ()
+
+
 Records = Callable[[str], Record | None]
 """From a unit's name to its record, if the unit is done."""
+
+
+def cut_of(record: Records, code: str) -> Cut | None:
+    """How a language's text was cut; None as long as it is not."""
+    made = record(f"{code}/text")
+    if made is None:
+        return None
+    pieces = made.facts["pieces"]
+    lines = sum(piece["lines"] for piece in pieces)
+    return Cut(lines, pieces[0]["lines"], tuple(piece["checksum"] for piece in pieces))
 
 
 @dataclass(frozen=True)
@@ -83,15 +104,10 @@ class Selection:
         """Whether all is wanted that the recipe has."""
         return self.only is None and not self.pairs
 
-    def of(self, units: list[Unit]) -> list[Unit]:
-        """The wanted units of a plan. The beginning of what is not known yet is always wanted."""
-        if self.only is None:
-            return units
-        wanted: set[str] = set()
-        for unit in reversed(units):
-            if unit.stage == self.only or unit.name in wanted or unit.stage == STAGES[0]:
-                wanted |= {unit.name, *unit.needs.values()}
-        return [unit for unit in units if unit.name in wanted]
+    def of(self, kinds: list[Kind]) -> list[Kind]:
+        """The wanted kinds of a plan: those of the stage, and of all before it."""
+        last = len(STAGES) if self.only is None else STAGES.index(self.only)
+        return [kind for kind in kinds if STAGES.index(kind.stage) <= last]
 
     def taken(self, unit: Unit) -> bool:
         """Whether a unit's output is taken as it is."""
@@ -186,38 +202,42 @@ def known_text(code: str) -> str:
     return f"{code}/known"
 
 
-def plan(recipe: CorpusRecipe, inputs: Inputs, record: Records) -> list[Unit]:
-    """All units that can be told yet, each after its inputs; the later ones of a text once it is cut."""
+def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None]) -> list[Kind]:
+    """All kinds of units that can be told yet, each after its inputs; those of a text once it is cut.
+
+    Args:
+        cut: From a language to how its text was cut.
+    """
     pairs = recipe.language_pairs()
-    units: list[Unit] = []
+    kinds: list[Kind] = []
     rows: dict[str, int] = {}
-    filters: list[Unit] = []
     for code in recipe.languages:
         if any(code in pair for pair in pairs):
-            cut = _cut(recipe, code, inputs[code])
+            made = cut(code)
+            lines = made.lines if made is not None else 0
             if recipe.languages[code].split is not None:
-                units.append(_sentences(recipe, code, inputs))
-            units.append(cut)
-            if (made := record(cut.name)) is not None:
-                rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
-                units += _embedding(recipe, code, made.facts["pieces"], inputs)
+                kinds.append(one(_sentences(recipe, code, inputs), lines))
+            kinds.append(one(_cut(recipe, code, inputs[code]), lines))
+            if made is not None:
+                rows[code] = lines
+                kinds += _embedding(recipe, code, made, inputs)
             if known_text(code) in inputs:
-                units.append(_known(recipe, code, inputs))
-    searched = [pair for pair in pairs if recipe.align is None and rows.keys() >= set(pair)]
-    indexed = [pair for pair in searched if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
-    for code in dict.fromkeys(code for pair in indexed for code in pair):
-        units += index_units(recipe, code, rows[code])
+                kinds.append(one(_known(recipe, code, inputs), KNOWN))
+    pairs = [pair for pair in pairs if rows.keys() >= set(pair)]
+    if recipe.align is None:
+        indexed = [pair for pair in pairs if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
+        for code in dict.fromkeys(code for pair in indexed for code in pair):
+            kinds += index_kinds(recipe, code, rows[code])
     for source, target in pairs:
-        if source in rows and target in rows and recipe.filter is not None:
-            filters.append(_filtered(recipe, (source, target), inputs))
-        if source not in rows or target not in rows:
-            continue
+        both = rows[source], rows[target]
         if recipe.align is not None:
-            units.append(_aligned(recipe, (source, target), inputs))
+            kinds.append(one(_aligned(recipe, (source, target), inputs), sum(both)))
         else:
             planted = known_text(source) in inputs and known_text(target) in inputs
-            units += _pair(recipe, (source, target), (rows[source], rows[target]), planted)
-    return units + filters
+            kinds += _pair(recipe, (source, target), both, planted)
+    for pair in pairs if recipe.filter is not None else ():
+        kinds.append(one(_filtered(recipe, pair, inputs), rows[pair[0]] + rows[pair[1]]))
+    return kinds
 
 
 def _sentences(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
@@ -257,35 +277,43 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     )
 
 
-def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]], inputs: Inputs) -> list[Unit]:
+def _embedding(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> list[Kind]:
     """A store of each piece, the one of all, and which of its rows take part."""
-    embedded = [
-        Unit(
-            name=f"{code}/embed/{piece['name'][:5]}",
+    count = -(-made.lines // made.size)
+
+    def piece(place: int) -> Unit:
+        named = {
+            "piece": f"{place:05d}.txt.zst",
+            "checksum": made.checksums[place] if made.checksums else "",
+        }
+        return Unit(
+            name=f"{code}/embed/{place:05d}",
             stage="embed",
             work="embed",
-            settings=_encoding(recipe, code) | {"piece": piece["name"], "checksum": piece["checksum"]},
+            settings=_encoding(recipe, code) | named,
             parts={"text": f"{code}/text"},
             encoder=inputs[_ENCODER],
-            output=f"{code}/embedded/{piece['name'][:5]}.emb",
+            output=f"{code}/embedded/{place:05d}.emb",
         )
-        for piece in pieces
-    ]
-    merged = Unit(
-        name=f"{code}/store",
-        stage="embed",
-        work="merge",
-        inputs={unit.name: unit.name for unit in embedded},
-        output=f"{code}/{code}.emb",
-    )
+
+    def merged() -> Unit:
+        names = [f"{code}/embed/{place:05d}" for place in range(count)]
+        inputs = dict(zip(names, names, strict=True))
+        store = f"{code}/{code}.emb"
+        return Unit(name=f"{code}/store", stage="embed", work="merge", inputs=inputs, output=store)
+
     rows = Unit(
         name=f"{code}/rows",
         stage="knn",
         work="rows",
-        inputs={"store": merged.name},
+        inputs={"store": f"{code}/store"},
         output=f"{code}/rows",
     )
-    return [*embedded, merged, *([rows] if recipe.align is None else [])]
+    return [
+        Kind(f"{code}/embed", "embed", "embed", piece, (count,), made.lines),
+        Kind(f"{code}/store", "embed", "merge", merged, (), made.lines),
+        *([one(rows, made.lines)] if recipe.align is None else []),
+    ]
 
 
 def _aligned(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
@@ -360,7 +388,7 @@ def _encoding(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
     return {"language": code, "clean": clean, "encoder": encoder}
 
 
-def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], planted: bool) -> list[Unit]:
+def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], planted: bool) -> list[Kind]:
     """Neighbours of a language pair by tiles, put together, its threshold, and the pairs made of them."""
     name, auto = "-".join(pair), recipe.mine.threshold == "auto"
     k = recipe.mine.k + auto  # a threshold is found by what is left without the pairs themselves
@@ -370,68 +398,94 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         "source_rows": f"{pair[0]}/rows",
         "target_rows": f"{pair[1]}/rows",
     }
-    down, across = (spans_of(count, recipe.units.tile) for count in rows)
-    tiles = [
-        [
-            Unit(
-                name=f"{name}/tile/{row:05d}-{column:05d}",
-                stage="knn",
-                work="tile",
-                settings={"source": list(source), "target": list(target), "k": k},
-                inputs=sides,
-                output=f"{name}/tiles/{row:05d}-{column:05d}.npy",
-            )
-            for column, target in enumerate(across)
-        ]
-        for row, source in enumerate(down)
-    ]
-    search: list[Unit] = []
-    if has_index(*rows, recipe.mine.index):
-        search = search_units(recipe, pair, rows, k)
-        tiles = [list(map(scored, of_span)) for of_span in tiles]
-    found = [
-        Unit(
+    spans = Spans(rows[0], recipe.units.tile), Spans(rows[1], recipe.units.tile)
+    indexed = has_index(*rows, recipe.mine.index)
+
+    def tile(row: int, column: int) -> Unit:
+        place = f"{row:05d}-{column:05d}"
+        found = Unit(
+            name=f"{name}/tile/{place}",
+            stage="knn",
+            work="tile",
+            settings={"source": list(spans[0][row]), "target": list(spans[1][column]), "k": k},
+            inputs=sides,
+            output=f"{name}/tiles/{place}.npy",
+        )
+        return scored(found, row, column) if indexed else found
+
+    def neighbours(side: int, place: int) -> Unit:
+        """Of a span of a side, from all tiles that it is in."""
+        direction = ("forward", "backward")[side]
+        tiles = {}
+        for other in range(len(spans[1 - side])):
+            row, column = (other, place) if side else (place, other)
+            tiles[f"{name}/tile/{row:05d}-{column:05d}"] = [list(spans[0][row]), list(spans[1][column])]
+        return Unit(
             name=f"{name}/neighbours/{direction}-{place:05d}",
             stage="knn",
             work="neighbours",
-            settings={
-                "k": k,
-                "direction": direction,
-                "tiles": {
-                    tile.name: [tile.settings[side] for side in ("source", "target")] for tile in of_span
-                },
+            settings={"k": k, "direction": direction, "tiles": tiles},
+            inputs={
+                "rows": sides["source_rows" if side else "target_rows"],
+                **{name: name for name in tiles},
             },
-            inputs={"rows": rows_of_other} | {tile.name: tile.name for tile in of_span},
             output=f"{name}/neighbours/{direction}-{place:05d}.npy",
         )
-        for direction, rows_of_other, spans in (
-            ("forward", sides["target_rows"], tiles),
-            ("backward", sides["source_rows"], zip(*tiles, strict=True)),
+
+    def of_pair() -> dict[str, str]:
+        """What finding a threshold and mining need."""
+        found = [
+            f"{name}/neighbours/{direction}-{place:05d}"
+            for direction, side in zip(("forward", "backward"), spans, strict=True)
+            for place in range(len(side))
+        ]
+        effort = {"effort": f"{name}/effort"} if indexed else {}
+        return sides | dict(zip(found, found, strict=True)) | effort
+
+    def tuned() -> Unit:
+        known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
+        return Unit(
+            name=f"{name}/threshold",
+            stage="tune",
+            work="tune",
+            settings={"mine": _how(recipe), "precision": recipe.mine.precision},
+            inputs=of_pair() | (known if planted else {}),
+            output=f"{name}/threshold.json",
         )
-        for place, of_span in enumerate(spans)
+
+    def mined() -> Unit:
+        documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
+        more = {"threshold": f"{name}/threshold"} if auto else {}
+        return Unit(
+            name=f"{name}/pairs",
+            stage="mine",
+            work="mine",
+            settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
+            inputs=of_pair() | more | (documents if recipe.mine.within else {}),
+            output=_pairs_folder(recipe, pair),
+        )
+
+    down, across = map(len, spans)
+    read = rows[0] * across, rows[1] * down
+    cells = HITS * sum(rows) if indexed else rows[0] * rows[1]
+    work = "score_tile" if indexed else "tile"
+    return [
+        *(search_kinds(recipe, pair, rows, k) if indexed else []),
+        Kind(f"{name}/tile", "knn", work, tile, (down, across), sum(read), cells),
+        *(
+            Kind(
+                f"{name}/neighbours/{side}",
+                "knn",
+                "neighbours",
+                partial(neighbours, side),
+                (count,),
+                read[side],
+            )
+            for side, count in enumerate((down, across))
+        ),
+        *([Kind(f"{name}/threshold", "tune", "tune", tuned, (), sum(rows))] if auto else []),
+        Kind(f"{name}/pairs", "mine", "mine", mined, (), sum(rows)),
     ]
-    documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
-    of_pair = sides | {unit.name: unit.name for unit in found} | {one.work: one.name for one in search[:1]}
-    known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
-    tuned = Unit(
-        name=f"{name}/threshold",
-        stage="tune",
-        work="tune",
-        settings={"mine": _how(recipe), "precision": recipe.mine.precision},
-        inputs=of_pair | (known if planted else {}),
-        output=f"{name}/threshold.json",
-    )
-    more = ({"threshold": tuned.name} if auto else {}) | (documents if recipe.mine.within else {})
-    mined = Unit(
-        name=f"{name}/pairs",
-        stage="mine",
-        work="mine",
-        settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
-        inputs=of_pair | more,
-        output=_pairs_folder(recipe, pair),
-    )
-    units = [*search, *chain.from_iterable(tiles), *found]
-    return [*units, *([tuned] if auto else []), mined]
 
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:

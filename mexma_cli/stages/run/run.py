@@ -19,10 +19,10 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
-from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan, results_of
+from mexma_cli.stages.run.plan import Cut, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
-from mexma_cli.stages.run.units import RunFolder, Unit, foreign
+from mexma_cli.stages.run.units import Kind, RunFolder, Unit, foreign
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -65,7 +65,6 @@ def run_corpus(
     )
     make_parent(folder.path / RECIPE)
     with only_writer(folder.path):
-        folder.take_over()
 
         def begin() -> None:
             folder.begin()
@@ -74,13 +73,13 @@ def run_corpus(
             if not _says(folder.path / RECIPE, recipe):
                 write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
-        def units(record: Records) -> list[Unit]:
-            return chosen.of(plan(wanted, inputs, record))
+        def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
+            return chosen.of(plan(wanted, inputs, cut))
 
         workers = executor(folder.path)
         try:
             goals = chosen.goals(wanted)
-            scheduler = Scheduler(folder, units, workers, on_change, chosen.taken, goals)
+            scheduler = Scheduler(folder, kinds, workers, on_change, chosen.taken, goals)
             progress = scheduler.run(begin)
         finally:
             workers.stop()

@@ -12,16 +12,14 @@ from typing import NamedTuple, Protocol
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
-from mexma_cli.stages.run.plan import Records
-from mexma_cli.stages.run.units import RunFolder, Unit, of_pieces
+from mexma_cli.stages.run.plan import Cut, cut_of
+from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
 """How often a unit is tried whose worker dies."""
 STATUS = "status.json"
-_LIKELY = of_pieces([{"name": "00000", "lines": 1, "checksum": ""}])
-"""Of a text that is not cut yet: outputs of all kinds follow from it."""
 _SECONDS = 1.0  # that the executor may take to say what has ended, and between two writings of the status
 
 
@@ -116,7 +114,7 @@ class Scheduler:
 
     Args:
         folder: Of the run.
-        plan: From the records of what is done to all units that can be told yet, each after its inputs.
+        plan: From how texts are cut to all kinds of units that can be told yet, each after its inputs.
         executor: Where they run.
         on_change: Called when units have begun or ended.
         taken: Whether a unit's output is taken as it is, up to date or not.
@@ -126,7 +124,7 @@ class Scheduler:
     def __init__(
         self,
         folder: RunFolder,
-        plan: Callable[[Records], list[Unit]],
+        plan: Callable[[Callable[[str], Cut | None]], list[Kind]],
         executor: Executor,
         on_change: Callable[[Progress], None] = lambda progress: None,
         taken: Callable[[Unit], bool] = lambda unit: False,
@@ -135,6 +133,7 @@ class Scheduler:
         self._folder, self._plan, self._executor, self._on_change = folder, plan, executor, on_change
         self._taken = taken
         self.progress = Progress(goals=goals)
+        self._kinds: set[str] = set()  # that are listed
         self._ready: deque[str] = deque()  # all that they need is done
         self._waiting: deque[str] = deque()  # of these, which are not up to date
         self._needed_by: dict[str, list[str]] = {}
@@ -153,11 +152,12 @@ class Scheduler:
             MexmaError: Something that is not the run's is where an output goes: nothing is changed then.
         """
         try:
-            self._extend()
-            self._pass_over()
-            for unit in self._plan(lambda name: self._folder.record(name) or _LIKELY):
-                if not self.progress.is_done(unit.name):
-                    self._folder.owned(unit)
+            self.look()
+            likely = Cut(1, 1)  # of a text that is not cut yet: outputs of all kinds follow from it
+            for kind in self._plan(lambda code: cut_of(self._folder.record, code) or likely):
+                for unit in kind.units():
+                    if not self.progress.is_done(unit.name):
+                        self._folder.owned(unit)
             begin()
             self._submit()
             while self.progress.running:
@@ -168,24 +168,37 @@ class Scheduler:
         except BaseException:
             self._executor.stop()
             raise
+        for name in self.progress.found_done:
+            self._folder.tidy(self.progress.units[name])
         self._tell(last=True)
+        return self.progress
+
+    def look(self) -> Progress:
+        """Find out what is up to date; nothing is changed."""
+        self._extend()
+        self._pass_over()
         return self.progress
 
     def _extend(self) -> None:
         """Take over what is known of the plan."""
         progress = self.progress
-        for unit in self._plan(lambda name: self._folder.record(name) if progress.is_done(name) else None):
-            if unit.name in progress.units:
+        for kind in self._plan(lambda code: cut_of(self._done, code)):
+            if kind.name in self._kinds:
                 continue
-            progress.add(unit)
-            needs = set(unit.needs.values())
-            for other in needs:
-                self._needed_by.setdefault(other, []).append(unit.name)
-            self._missing[unit.name] = sum(not progress.is_done(other) for other in needs)
-            if any(other in progress.failed or other in progress.blocked for other in needs):
-                self._block(unit.name)
-            elif not self._missing[unit.name]:
-                self._ready.append(unit.name)
+            self._kinds.add(kind.name)
+            for unit in kind.units():
+                progress.add(unit)
+                needs = set(unit.needs.values())
+                for other in needs:
+                    self._needed_by.setdefault(other, []).append(unit.name)
+                self._missing[unit.name] = sum(not progress.is_done(other) for other in needs)
+                if any(other in progress.failed or other in progress.blocked for other in needs):
+                    self._block(unit.name)
+                elif not self._missing[unit.name]:
+                    self._ready.append(unit.name)
+
+    def _done(self, name: str) -> Record | None:
+        return self._folder.record(name) if self.progress.is_done(name) else None
 
     def _pass_over(self) -> None:
         """Take what is up to date for done, as far as that can be told yet."""
@@ -193,7 +206,6 @@ class Scheduler:
             name = self._ready.popleft()
             unit = self.progress.units[name]
             if self._is_up_to_date(unit):
-                self._folder.tidy(unit)
                 self.progress.found_done.add(name)
                 self._finish(unit)
             else:

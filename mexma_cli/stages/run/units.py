@@ -13,10 +13,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product, starmap
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,11 +61,6 @@ REJECTS = "rejects.tsv.zst"
 """There, what the filter drops."""
 ANEW = "remove it, and run again: it is made anew"
 """What to do about a damaged output."""
-_OUTPUTS = (
-    r"manifest\.json|vectors-[0-9]{5}\.npy|(?:lines-)?[0-9]{5}\.txt\.zst|[0-9]{5}\.npy"
-    r"|pairs\.jsonl\.zst|rejects\.tsv\.zst"
-)
-"""What the files of an output are called, but for those that have the name of a language or a pair."""
 
 
 def _inside(name: str) -> str:
@@ -122,6 +118,41 @@ class Unit(Frozen):
         return self.inputs | self.parts
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Units that do the same, one for each cell of a grid: there may be millions, which nobody has to list.
+
+    Attributes:
+        name: What the names of its units begin with.
+        unit: From a place in the grid to the unit there.
+        grid: Its size: down, or down and across; empty for a single unit.
+        rows: That all of them read together.
+        cells: Products of two vectors, or of vectors and codes, that all of them compute together.
+    """
+
+    name: str
+    stage: str
+    work: str
+    unit: Callable[..., Unit]
+    grid: tuple[int, ...] = ()
+    rows: int = 0
+    cells: float = 0
+
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        return prod(self.grid)
+
+    def units(self) -> Iterator[Unit]:
+        """All of them."""
+        return starmap(self.unit, product(*map(range, self.grid)))
+
+
+def one(unit: Unit, rows: int) -> Kind:
+    """The kind of a single unit, which reads so many rows."""
+    return Kind(unit.name, unit.stage, unit.work, lambda: unit, (), rows)
+
+
 class Record(Frozen):
     """What is known of a unit that is done."""
 
@@ -130,15 +161,17 @@ class Record(Frozen):
     """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
     output: Inside
     files: dict[Inside, str] = Field(default_factory=dict)
-    """Those of the output, with their checksums; older records have none, see `RunFolder.take_over`."""
+    """Those of the output, with their checksums."""
     checksum: str
     """Of the output's content."""
     facts: dict[str, Any]
     """What later units, and the report, want to know of it; the same for equal inputs."""
     seconds: float
     """That it took."""
+    processor: float = 0
+    """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
-    """A checksum of all that the record says otherwise; older ones have none."""
+    """A checksum of all that the record says otherwise."""
 
     def sealed(self, **changed: Any) -> Record:
         """The same, or with other values, and with its `seal`."""
@@ -153,11 +186,6 @@ def foreign(path: Path) -> MexmaError:
     )
 
 
-def of_pieces(pieces: Sequence[dict[str, Any]]) -> Record:
-    """The record that cutting a text into pieces will leave, to plan with."""
-    return Record(key="-", output="-", checksum="", facts={"pieces": pieces}, seconds=0)
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of a run: `units/` has what is to be done and the records, the rest are outputs."""
@@ -167,8 +195,7 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether a run has been here."""
-        units = self.path / "units"
-        return (units / MARK).is_file() or any(units.rglob("*.todo.json"))  # older versions made no mark
+        return (self.path / "units" / MARK).is_file()
 
     def check_free(self) -> None:
         """Refuse a folder where something has the name of what is written of a run, and no run has been.
@@ -186,48 +213,6 @@ class RunFolder:
         """Mark the folder as a run's."""
         make_folder(self.path / "units")
         (self.path / "units" / MARK).touch()
-
-    def take_over(self) -> None:
-        """Give records of older versions, which made no mark, lists of their outputs' files, and remove those
-        whose output is gone. The output of a unit that was killed before it had a record is known by its
-        files' names.
-
-        Raises:
-            MexmaError: Such an output is not as it was made.
-        """
-        if (self.path / "units" / MARK).is_file():
-            return
-        right, wrong = set(), []
-        for unit, record in self._records():
-            output = self.path / record.output
-            if record.files:
-                continue
-            if not output.exists():
-                self._record_path(unit).unlink()
-                continue
-            files = _files(output, record.output)
-            for left_out in ("", *files):  # where a file of the user's is there, too
-                own = {name: checksum for name, checksum in files.items() if name != left_out}
-                if own and _content(output, own) == record.checksum:
-                    self._keep(unit, record.sealed(files=own))
-                    right.add(output)
-                    break
-            else:
-                wrong.append(output)
-        for output in wrong:
-            if output not in right:  # else it is of another unit now
-                raise MexmaError(f"{output} is not as this run has made it, or holds more", ANEW)
-        for todo in sorted((self.path / "units").rglob("*.todo.json")):
-            with suppress(MexmaError):  # a power cut may have emptied it
-                self._take_over_unrecorded(read_unit(todo))
-
-    def _take_over_unrecorded(self, unit: Unit) -> None:
-        of = re.escape(unit.name.partition("/")[0])
-        names = re.compile(rf"{re.escape(unit.output)}(?:/(?:{_OUTPUTS}|{of}\.[a-zA-Z_.]+))?")
-        files = dict.fromkeys(filter(names.fullmatch, sorted(self._there(unit))), "")
-        if files and self._kept(unit.name) is None:
-            record = Record(key="", output=unit.output, files=files, checksum="", facts={}, seconds=0)
-            self._keep(unit.name, record.sealed())
 
     def todo(self, unit: str) -> Path:
         """The file that describes a unit to a worker."""
@@ -250,7 +235,7 @@ class RunFolder:
         if not path.is_file():
             return None
         record = read_manifest(path, Record, FORMAT_VERSION)
-        if record.seal not in ("", record.sealed().seal):
+        if record.seal != record.sealed().seal:
             hint = f"remove it and {self.path / record.output}, and run again: they are made anew"
             raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
         return record
@@ -377,8 +362,13 @@ class RunFolder:
                 raise
             progress.unlink()
 
-    def finish(self, unit: Unit, key: str, made: Path, facts: dict[str, Any], seconds: float) -> Record:
+    def finish(
+        self, unit: Unit, key: str, made: Path, facts: dict[str, Any], seconds: tuple[float, float]
+    ) -> Record:
         """Put an output into its place, and write the record of its unit.
+
+        Args:
+            seconds: By the clock, and of the processor.
 
         Raises:
             MexmaError: As `owned`; or an input was made anew meanwhile.
@@ -398,11 +388,10 @@ class RunFolder:
             files=files,
             checksum=_content(made, files),
             facts=facts,
-            seconds=round(seconds, 3),
+            seconds=round(seconds[0], 3),
+            processor=round(seconds[1], 3),
         ).sealed()
         self._keep(unit.name, record.sealed(key="", files=own | files))
-        for left in output.glob("*.partial"):  # in which an older version was killed
-            clear(left.with_suffix(""))
         commit(output, made=made, own={Path(name).name for name in own})
         self._keep(unit.name, record)
         return record

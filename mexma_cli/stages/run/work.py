@@ -133,7 +133,7 @@ def perform(run: Path, todo: Path) -> Record:
     with only_worker(todo):
         if (record := folder.done(unit, whole=True)) is not None:
             return record
-        key, state, started = folder.key(unit), state_of_files(unit), time.monotonic()
+        key, state, began = folder.key(unit), state_of_files(unit), _clocks()
         with folder.making(unit, key) as made:
             try:
                 facts = WORK[unit.work](Task(folder, unit, made))
@@ -143,9 +143,16 @@ def perform(run: Path, todo: Path) -> Record:
                 if now != state[name]:  # it may have been another one for a moment
                     _loaded.cache_clear()
                     raise changed(name)
-            record = folder.finish(unit, key, made, facts, time.monotonic() - started)
+            ended, spent = _clocks()
+            record = folder.finish(unit, key, made, facts, (ended - began[0], spent - began[1]))
         folder.tidy(unit)
         return record
+
+
+def _clocks() -> tuple[float, float]:
+    """Seconds by the clock, and of the processor for this process and those that it has started."""
+    ended = os.times()
+    return time.monotonic(), time.process_time() + ended.children_user + ended.children_system
 
 
 @_work

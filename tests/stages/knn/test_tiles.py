@@ -13,7 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.tiled import Span, search_tile
 from mexma_cli.stages.knn import tiles
-from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, spans_of
+from mexma_cli.stages.knn.tiles import Lists, MergedLists, Spans, merge_lists
 from tests.knn.test_tiled import Rows
 from tests.stores import make_store
 
@@ -31,7 +31,7 @@ def test_merged_files_of_tiles_are_the_search_in_one(
     x, y = (rng.integers(-1, 2, (rows, 3)).astype(np.float32) for rows in sizes)
     keep = tuple(rng.random(rows) < 0.8 for rows in sizes)
     wanted = knn(x, y, k, keep_x=keep[0], keep_y=keep[1])
-    down, across = (spans_of(rows, tile) for rows in sizes)
+    down, across = (Spans(rows, tile) for rows in sizes)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "_KEYS", keys)
         folder = Path(name)

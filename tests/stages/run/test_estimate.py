@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.run import calibrate as calibrating
-from mexma_cli.stages.run import index_costs, mining_costs
+from mexma_cli.stages.run import costs
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import LINES, InThisProcess, corpus
 
 
@@ -48,18 +49,12 @@ def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> N
 def test_costs_are_measured_kept_and_scaled_up(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "_ROWS", 4096)
-    monkeypatch.setattr(mining_costs, "_ROWS", 256)
-    for name, small in (("_ROWS", 2048), ("_QUERIES", 64), ("_TRAINED_BY", 1024), ("_MANY", 128)):
-        monkeypatch.setattr(index_costs, name, small)
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
-    monkeypatch.setattr(calibrating, "_LINES", LINES)
+    monkeypatch.setattr(costs, "_LINES", LINES)
     measured = estimate(recipe, Selection(), jobs=1, calibrated=True)
-    costs = calibrating.known_costs(Path(recipe.run))
-    assert costs is not None
-    assert set(costs.works) == {"cut", "embed", "merge", "rows", "tile", "neighbours", "mine"}
-    again = estimate(recipe, Selection(), jobs=1)
-    assert again["processor"] == measured["processor"] and set(again["processor"]) == set(again["units"])
+    kept = json.loads((Path(recipe.run) / costs.FILE).read_text())
+    assert set(kept["factors"]) == {"cut", "embed", "merge", "rows", "neighbours", "mine"}
+    assert set(measured["processor"]) == set(measured["units"]) == set(measured["seconds"])
     double, four = (
         estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), rows))
         for rows in (2 * 10**8, 4 * 10**8)
@@ -67,4 +62,19 @@ def test_costs_are_measured_kept_and_scaled_up(
     mean = max(work["hours"] / work["units"] for work in four["works"].values())
     assert four["works"]["mine"]["units"] == 1 and four["longest"]["hours"] >= mean > 0
     assert four["gpu"]["A100"] == pytest.approx(4 * double["gpu"]["A100"])
-    assert four["gpu"]["A100"] == pytest.approx(2 * costs.dim * 16e16 / 312e12 / 3600)
+    assert four["gpu"]["A100"] == pytest.approx(2 * 32 * 16e16 / 312e12 / 3600)
+
+
+def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    folder, hours = RunFolder(Path(recipe.run)), []
+    units = run_corpus(recipe, InThisProcess).units
+    for seconds in (0.25, 2.5):
+        for name in units:
+            record = folder.record(name)
+            assert record is not None
+            folder._keep(name, record.sealed(processor=seconds))
+        found = estimate(recipe, Selection(), jobs=1)
+        assert found["seconds"] == {} and found["units"]["knn"]["up to date"] == found["units"]["knn"]["all"]
+        hours.append({work: spent["hours"] for work, spent in found["works"].items()})
+    assert hours[1] == pytest.approx({work: 10 * spent for work, spent in hours[0].items()})

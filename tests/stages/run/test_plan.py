@@ -9,7 +9,7 @@ from tests.corpora import corpus
 
 
 def key_of_sentences(recipe: CorpusRecipe) -> str:
-    unit = plan(recipe, inputs_of(recipe), lambda name: None)[0]
+    (unit,) = plan(recipe, inputs_of(recipe), lambda code: None)[0].units()
     assert unit.work == "split"
     return RunFolder(Path(recipe.run)).key(unit)
 

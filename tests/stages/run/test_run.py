@@ -23,7 +23,6 @@ from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.text.lines import read_lines
 from tests.command import fails, ok, run
 from tests.corpora import LINES, InThisProcess, corpus
-from tests.stages.run.test_units import forget
 
 EXAMPLES = Path(__file__).parents[3] / "examples/spa-eng"
 PAIRS = ("fra_Latn-deu_Latn", "fra_Latn-eng_Latn", "deu_Latn-eng_Latn")
@@ -339,22 +338,6 @@ def test_a_run_goes_beside_what_is_not_in_its_way(tmp_path: Path, tiny_encoder: 
     with pytest.raises(MexmaError, match=r"/recipe\.yaml is not of this run, and would be lost"):
         done(other)
     assert everything(tmp_path)["recipe.yaml"] == before["recipe.yaml"]
-
-
-def test_a_run_of_an_older_version_is_taken_over(copy: CorpusRecipe, tiny_encoder: Path) -> None:
-    run = Path(copy.run)
-    before = files(copy)
-    forget(run)
-    (run / NOTES[2]).write_text("my notes\n")
-    changed = corpus(Path(copy.root), tiny_encoder, mine={"threshold": 1.01})
-    with pytest.raises(
-        MexmaError, match=r"/fra_Latn-eng_Latn/notes\.txt is not of this run, and would be lost"
-    ):
-        done(changed)
-    (run / NOTES[2]).unlink()
-    assert done(copy)[1].did == [] and files(copy) == before
-    forget(run)
-    assert len(done(changed)[1].did) == len(PAIRS)
 
 
 def test_pairs_and_filtered_pairs_take_one_anothers_place(copy: CorpusRecipe, tiny_encoder: Path) -> None:

@@ -189,59 +189,6 @@ def test_a_text_that_is_another_one_for_a_moment_is_not_taken(
     assert [piece["lines"] for piece in do(run, unit).facts["pieces"]] == [7, 5]
 
 
-def forget(run: Path) -> None:
-    """Make a run's folder what it was before records had lists of files."""
-    (run / "units/.mexma").unlink(missing_ok=True)
-    for path in run.glob("units/**/*.json"):
-        if not path.name.endswith(".todo.json"):
-            record = json.loads(path.read_text())
-            del record["files"], record["seal"]
-            path.write_text(json.dumps(record))
-
-
-def test_what_an_older_version_made_is_taken_over(tmp_path: Path) -> None:
-    run, of = tmp_path / "run", text(tmp_path)
-    record = do(run, cut(of, 7))
-    forget(run)
-    (run / NAME / "notes.txt").write_text("my notes\n")
-    (run / NAME / ".DS_Store").write_text("")
-    folder = RunFolder(run)
-    assert folder.begun
-    folder.take_over()
-    assert folder.record(NAME) == record
-    with pytest.raises(MexmaError, match=r"notes\.txt is not of this run"):
-        do(run, cut(of, 8))
-    (run / NAME / "notes.txt").unlink()
-    forget(run)
-    (run / NAME / "00001.txt.zst").write_bytes(b"?")
-    with pytest.raises(MexmaError, match=rf"{NAME} is not as this run has made it, or holds more"):
-        folder.take_over()
-    shutil.rmtree(run / NAME)
-    folder.take_over()
-    for left in (f"{NAME}.partial", f"{NAME}/x.partial"):  # it was killed there
-        (run / left).mkdir(parents=True)
-        (run / left / ".mexma").touch()
-        (run / left / "progress.json").write_text("{}")
-    assert do(run, cut(of, 7)).files == record.files
-    assert not list(run.rglob("*.partial"))
-
-
-def test_an_older_versions_output_without_a_record_is_taken_over(tmp_path: Path) -> None:
-    """It was killed between the two, there or where nothing was done yet."""
-    run, of = tmp_path / "run", text(tmp_path)
-    record = do(run, cut(of, 7))
-    RunFolder(run).announce(cut(of, 7).model_copy(update={"name": "eng/text", "output": "eng/text"}))
-    forget(run)
-    (run / f"units/{NAME}.json").unlink()
-    (run / NAME / "novel.txt").write_text("my novel\n")
-    RunFolder(run).take_over()
-    assert RunFolder(run).record(NAME) is None
-    with pytest.raises(MexmaError, match=r"novel\.txt is not of this run"):
-        do(run, cut(of, 7))
-    (run / NAME / "novel.txt").unlink()
-    assert do(run, cut(of, 7)).files == record.files
-
-
 class Killed(BaseException):
     """From then on nothing is changed any more, whatever is tried."""
 
