@@ -237,22 +237,19 @@ def dirty(data: Path, code: str) -> None:
     rows = list(dirty_lines(data, code, chance))
     by_line = {}
     with tempfile.TemporaryDirectory() as folder:
-        text, out, rejects = (Path(folder) / name for name in ("in.txt", "out.txt", "rejects.tsv"))
-        with text.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            number = 1
-            for start in range(0, len(rows), 10):  # a document of ten lines, and a blank one
-                document = rows[start : start + 10]
-                for place, (label, line, right) in enumerate(document):
-                    by_line[str(number), place] = (label, right)
-                    file.write(f"{line}\n")
-                file.write("\n")
-                number += len(document) + 1
-                if start % 200 == 0:  # and now and then one of another encoding
-                    foreign = f"é{number} {rows[start][1]}".encode("latin-1", "replace")
-                    by_line[str(number), 0] = ("not UTF-8", "")
-                    file.write(foreign.decode("utf-8", "surrogateescape") + "\n\n")
-                    number += 2
-        command = ["split", str(text), "--lang", code, "-o", str(out), "--document", "blank"]
+        text, out, rejects = (Path(folder) / name for name in ("in.jsonl", "out.txt", "rejects.tsv"))
+        documents = []  # of ten lines, and now and then one of another encoding
+        for start in range(0, len(rows), 10):
+            for place, (label, _, right) in enumerate(rows[start : start + 10]):
+                by_line[str(len(documents) + 1), place] = (label, right)
+            content = "\n".join(line for _, line, _ in rows[start : start + 10])
+            documents.append(json.dumps({"text": content}, ensure_ascii=False).encode())
+            if start % 200 == 0:
+                by_line[str(len(documents) + 1), 0] = ("not UTF-8", "")
+                foreign = json.dumps({"text": f"é {rows[start][1]}"}, ensure_ascii=False)
+                documents.append(foreign.encode("latin-1", "replace"))
+        text.write_bytes(b"".join(document + b"\n" for document in documents))
+        command = ["split", str(text), "--lang", code, "-o", str(out)]
         _mexma([*command, "--workers", "1", "--rejects", str(rejects), "--on", "near-duplicate"])
         found = _outcomes(text, out, rejects)
     _print_outcomes(by_line, found)
@@ -288,14 +285,12 @@ def _outcomes(text: Path, out: Path, rejects: Path) -> dict[tuple[str, int], lis
 
     counts: Counter[str] = Counter()
     starts: dict[str, list[int]] = {}
-    number = 1
-    for block in text.read_text(encoding="utf-8", errors="surrogateescape").split("\n\n"):
-        lines = repair([block.rstrip("\n")], counts)[0].split("\n")
-        ends = [0]
-        for line in lines:
-            ends.append(ends[-1] + len(line) + 1)
+    for number, document in enumerate(text.read_bytes().splitlines(), 1):
+        ends, end = [], 0
+        for line in repair([json.loads(document.decode("utf-8", "replace"))["text"]], counts)[0].split("\n"):
+            end += len(line) + 1
+            ends += [end] * bool(line.strip())  # the others are tags that became line ends
         starts[str(number)] = ends
-        number += len(lines) + 1
     found: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
     places = out.with_name("out.docs").read_text(encoding="utf-8").splitlines()
     kept = zip(places, out.read_text(encoding="utf-8").splitlines(), strict=True)
@@ -304,7 +299,7 @@ def _outcomes(text: Path, out: Path, rejects: Path) -> dict[tuple[str, int], lis
         reason, name, start, _, sentence = row.split("\t")
         table.append((reason, name, start, sentence))
     for reason, name, start, sentence in table:
-        line = sum(int(start) >= end for end in starts[name][1:])
+        line = sum(int(start) >= end for end in starts[name])
         found[name, line].append((reason, sentence))
     return found
 

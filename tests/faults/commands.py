@@ -83,7 +83,7 @@ class Command:
         once: It does something else the second time: it appends.
         adds: Its sums have another order, and so other last bits, with another number of threads.
         parts: It makes several things, each with a name of its own as soon as it is whole.
-        long: It takes so long that it is not part of `make test`.
+        long: Not part of `make test`: it takes long, or writes in the way of another one.
     """
 
     name: str
@@ -103,46 +103,52 @@ class Command:
 
 COMMANDS = [
     Command("embed", A),
-    Command("embed-shard", (*A, "--shard", "2/3")),
+    Command("embed-shard", (*A, "--shard", "2/3"), long=True),
     Command("embed-append", (*A2, "--append", "-o", "a.emb"), (A,), once=True),
     Command("embed-overwrite", (*A2, "--overwrite", "-o", "a.emb"), (A,)),
     Command("embed-log", ("--log-file", "notes.log", *A)),
     Command("merge", MERGE, (A, A2)),
-    Command("merge-overwrite", (*MERGE, "--overwrite"), (A, A2, ("merge", "a2.emb", "-o", "all.emb"))),
+    Command(
+        "merge-overwrite", (*MERGE, "--overwrite"), (A, A2, ("merge", "a2.emb", "-o", "all.emb")), long=True
+    ),
     Command("knn", KNN, (A, B)),
-    Command("knn-overwrite", (*KNN, "-k", "4", "--overwrite"), (A, B, KNN)),
+    Command("knn-overwrite", (*KNN, "-k", "4", "--overwrite"), (A, B, KNN), long=True),
     Command("knn-index", (*KNN, *INDEX), (A, B)),
     Command("mine", MINE, (A, B)),
     Command("mine-text", MINE_TEXT),
     Command("mine-index", (*MINE[:-1], "p.jsonl.zst", *INDEX, "--report", "p.report.json"), (A, B)),
-    Command("mine-within", (*MINE[:-1], "p.tmx", "--within", *DOCS), (A, B)),
+    Command("mine-within", (*MINE[:-1], "p.tmx", "--within", *DOCS), (A, B), long=True),
     Command("align", ALIGN),
     Command("align-tsv", (*TEXTS, "p.tsv", "--report", "p.report.json", "--plot", "aligned.png")),
-    Command("align-moses", (*TEXTS, "p.xz", *CODES, "--format", "moses")),
-    Command("align-tmx", (*TEXTS, "p.tmx.gz", *CODES, "--shard", "1/1")),
-    Command("align-parquet", (*TEXTS, "p.parquet", "--keep", "1-1")),
-    Command("align-docs", ("align", "a.emb", "b.emb", "--docs", *DOCS, "-o", "p.tsv.bz2"), (A, B)),
+    Command("align-moses", (*TEXTS, "p.xz", *CODES, "--format", "moses"), long=True),
+    Command("align-tmx", (*TEXTS, "p.tmx.gz", *CODES, "--shard", "1/1"), long=True),
+    Command("align-parquet", (*TEXTS, "p.parquet", "--keep", "1-1"), long=True),
+    Command("align-docs", ("align", "a.emb", "b.emb", "--docs", *DOCS, "-o", "p.tsv.bz2"), (A, B), long=True),
     Command("align-find", FOUND),
     Command("convert", CONVERT, (A,)),
     Command("convert-back", BACK, (A, CONVERT)),
-    Command("convert-overwrite", (*BACK, "--lang", "eng", "--overwrite"), (A, CONVERT, BACK)),
+    Command("convert-overwrite", (*BACK, "--lang", "eng", "--overwrite"), (A, CONVERT, BACK), long=True),
     Command("prepare", PREPARE, parts=True),
     Command("train", TRAIN, (PREPARE,), (*TRAIN, "--resume"), adds=True, parts=True),
-    Command("train-maps", MAPS, (A, B), (*MAPS, "--resume"), adds=True, parts=True),
+    Command("train-maps", MAPS, (A, B), (*MAPS, "--resume"), adds=True, parts=True, long=True),
     Command("tune", TUNE),
     Command("tune-texts", TUNE_TEXTS, (A, B), long=True),
     Command("project", PROJECT, (A, B, MAPS)),
-    Command("project-overwrite", (*PROJECT, "--part", "language", "--overwrite"), (A, B, MAPS, PROJECT)),
+    Command(
+        "project-overwrite", (*PROJECT, "--part", "language", "--overwrite"), (A, B, MAPS, PROJECT), long=True
+    ),
     Command("split", SPLIT),
-    Command("split-again", SPLIT, ((*SPLIT, "--off", "boilerplate", "--on", "long=200"),)),
+    Command("split-again", SPLIT, ((*SPLIT, "--off", "boilerplate", "--on", "long=200"),), long=True),
     Command("split-near", (*SPLIT, "--on", "near-duplicate"), long=True),
     Command("filter", FILTER),
-    Command("filter-again", (*FILTER, "--on", "duplicate-source"), (FILTER,)),
+    Command("filter-again", (*FILTER, "--on", "duplicate-source"), (FILTER,), long=True),
     Command("langid", ("langid", "a.txt", "-o", "l.tsv")),
     Command("score", SCORE),
     Command("search", ("search", *WITH, "a2.txt", "b.emb", "-o", "found.tsv"), (B,)),
     Command("export", ("export", "enc", "-o", "exported")),
-    Command("export-overwrite", ("export", "enc", "-o", "exported", "--dtype", "fp16", "--overwrite")),
+    Command(
+        "export-overwrite", ("export", "enc", "-o", "exported", "--dtype", "fp16", "--overwrite"), long=True
+    ),
     Command("augment", ("augment", "b.txt", "-o", "hard")),
     Command("eval", XSIM, parts=True),
     Command("eval-attention", (*ATTENTION, "--picture", "heads.png"), parts=True, long=True),
