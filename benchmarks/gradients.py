@@ -22,7 +22,7 @@ from reproduction import BASE, Runs
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.stages.train.train import open_stores, trainer_of
 from mexma_cli.training.distributed import Processes
-from mexma_cli.training.loggers import Logs
+from mexma_cli.training.log import Logs
 from mexma_cli.training.trainer import Trainer
 
 NAMES = ("systems/small/tr", "systems/small/tr-tlm", "systems/small/dap", BASE)

@@ -28,14 +28,11 @@ from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
 from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.training import checkpoint, distributed
-from mexma_cli.training.batches import Batches
+from mexma_cli.training.batches import Batches, SampledPairs
 from mexma_cli.training.distributed import Processes, Shared
-from mexma_cli.training.dropout import hasten_dropout
-from mexma_cli.training.layers import use_fast_layers
 from mexma_cli.training.log import Log
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
-from mexma_cli.training.pairs import SampledPairs
-from mexma_cli.training.processor import KeptMemory, denormals_flushed
+from mexma_cli.training.processor import KeptMemory, denormals_flushed, use_fast_dropout, use_fast_layers
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
@@ -87,7 +84,7 @@ class Trainer:
         if settings.activation_checkpointing:
             distributed.save_activations(objective)
         if self.device.type == "cpu":
-            hasten_dropout(objective)
+            use_fast_dropout(objective)
             if self.precision != torch.float16:  # which no processor here has products of
                 use_fast_layers(objective)
         freeze(objective, settings)

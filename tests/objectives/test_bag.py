@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.weighted_embeddings import weight_axis_and_basis
-from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
+from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys, pieces_of, tokens_to_keep
 from mexma_cli.encoder.ngrams.pairs import PairTokens
-from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
+from mexma_cli.objectives.bag.loss import Bag, principal, token_ngrams, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.contrastive.loss import Contrastive
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
@@ -274,3 +275,29 @@ def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, texts: list[s
     table[inner] *= 0.25
     assert any(inner[token] for row in encoder.tokenize(texts) for token in row[1:-1])
     assert_embeds_bags(bag.export(), texts, table)
+
+
+@pytest.fixture(scope="module")
+def mini() -> SentenceEncoder:
+    return SentenceEncoder.load("mini", "cpu")
+
+
+def test_tokens_with_a_common_ngram_have_it_in_common(mini: SentenceEncoder) -> None:
+    """For tokens in any order; those of one token alone are left out."""
+    table, keys = token_ngrams(mini, [2, 3], [2])
+    assert (np.diff(keys.astype(int)) > 0).all()
+    pieces = mini.tokenizer.convert_ids_to_tokens(range(mini.model.config.vocab_size))
+    special = set(mini.tokenizer.all_special_tokens)
+    tokens = torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))[:100].tolist()
+    every, counts = ngram_keys(pieces, [2, 3], [2])
+    of_each = np.split(every, np.cumsum(counts)[:-1])
+    tokens_with = Counter(
+        key for piece, own in zip(pieces, of_each, strict=True) if piece not in special for key in {*own}
+    )
+    flat, starts = table.of(torch.tensor(tokens))
+    assert table.counts[tokens].sum() == len(flat)
+    for token, part in zip(tokens, torch.tensor_split(flat, starts[1:]), strict=True):
+        alone = is_whole(pieces[token])  # has no other n-gram
+        shared = [key for key in of_each[token].tolist() if tokens_with[key] > 1 or alone]
+        assert keys[part.numpy()].tolist() == ([] if pieces[token] in special else shared)
+    assert len(flat) < sum(len(of_each[token]) for token in tokens)  # one token's own are out

@@ -13,8 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.dap import loss as module
-from mexma_cli.objectives.dap.batch import DapViews
-from mexma_cli.objectives.dap.loss import Dap
+from mexma_cli.objectives.dap.loss import Dap, DapViews
 from mexma_cli.objectives.dap.settings import DapSettings
 from mexma_cli.objectives.views import PairViews, TokenPairs
 from tests.objectives.formulas import log_softmax

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.objectives.contrastive.tlm import concatenated_views
-from mexma_cli.objectives.dap.batch import DapViews
+from mexma_cli.objectives.contrastive.loss import concatenated_views
+from mexma_cli.objectives.dap.loss import DapViews
 from mexma_cli.objectives.dap.settings import Rtl
 from mexma_cli.objectives.masking import Masking, mask_tokens, masked_views, token_keys
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.objectives.masking import Masking, masked_views
 from mexma_cli.objectives.views import PairViews, TokenPairs, Vocabulary
-from mexma_cli.training.batches import Batches
-from mexma_cli.training.pairs import SampledPairs
+from mexma_cli.training.batches import Batches, SampledPairs
 
 COUNT = 4
 PAPER = Masking(0.4, 0.8, 0.1)

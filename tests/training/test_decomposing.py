@@ -15,9 +15,8 @@ from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.settings.decompose import DecomposeTrainerSettings
 from mexma_cli.settings.registry import DecomposerSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.training.decomposing import DecomposerTraining
+from mexma_cli.training.decomposing import DecomposerTraining, StoredPairs
 from mexma_cli.training.log import TrainingLog
-from mexma_cli.training.vectors import StoredPairs
 
 DIM = 6
 ROWS = {"fra_Latn": 40, "deu_Latn": 23}

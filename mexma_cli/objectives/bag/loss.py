@@ -7,12 +7,14 @@ weights so that the encoder's CLS has the direction of that sum, and every other
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import distributed, nn
 from torch.nn import functional
+from torch.nn.functional import embedding_bag
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.weighted_embeddings import (
@@ -21,14 +23,11 @@ from mexma_cli.encoder.model.weighted_embeddings import (
     weighted_embeddings,
 )
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
-from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
+from mexma_cli.encoder.ngrams.hashing import WORD_START, is_whole, ngram_keys, pieces_of, tokens_to_keep
 from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.bag.row_sums import RowSums
 from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.objectives.bag.subwords import token_ngrams, word_starts
-from mexma_cli.objectives.base import Objective, Start
-from mexma_cli.objectives.checks import check_first_token
+from mexma_cli.objectives.base import Objective, Start, check_first_token
 from mexma_cli.objectives.gather import all_rows
 from mexma_cli.objectives.ranking import contrastive_terms, contrastive_weights
 from mexma_cli.objectives.views import PairViews
@@ -263,3 +262,88 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
 def _axis_and_basis(vectors: torch.Tensor, width: int) -> list[torch.Tensor]:
     """`weight_axis_and_basis` where these vectors are, and of their type."""
     return [torch.from_numpy(part).to(vectors) for part in weight_axis_and_basis(width)]
+
+
+class RowSums(torch.autograd.Function):
+    """Sums [T, D] of T groups of rows, on a processor; the table's gradient is sparse.
+
+    A batch has a sixth of all n-grams, and the gradient of the others is neither made nor written.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: torch.Tensor, rows: torch.Tensor, starts: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
+        """Float32 [T, D], zeros for groups without rows.
+
+        Args:
+            table: float32 [N, D], contiguous.
+            rows: int64, the groups' rows one after the other.
+            starts, counts: int64 [T], where each group begins, and how many rows it has.
+        """
+        ctx.save_for_backward(rows, counts)
+        ctx.shape = table.shape
+        return embedding_bag(rows, table.detach(), starts, mode="sum")
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """The table's gradient: coalesced, of the rows that were summed."""
+        rows, counts = ctx.saved_tensors
+        ordered, order = rows.sort()
+        different, uses = torch.unique_consecutive(ordered, return_counts=True)
+        groups = torch.arange(len(counts)).repeat_interleave(counts)[order]
+        sums = embedding_bag(groups, slopes[0].contiguous(), uses.cumsum(0) - uses, mode="sum")
+        found = torch.sparse_coo_tensor(
+            different[None], sums, ctx.shape, check_invariants=False, is_coalesced=True
+        )
+        return found, None, None, None
+
+
+class TokenNgrams:
+    """A row of integers for each token, of different lengths.
+
+    Attributes:
+        counts: int64 [vocabulary], length of each row.
+    """
+
+    def __init__(self, flat: Sequence[int] | np.ndarray, counts: Sequence[int] | np.ndarray) -> None:
+        self.counts = torch.as_tensor(counts)
+        self._flat = torch.as_tensor(flat)
+        self._starts = self.counts.cumsum(0) - self.counts
+
+    def of(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows of T tokens one after the other, int64 [N], and where each begins, int64 [T]."""
+        self.counts, self._flat, self._starts = (
+            table.to(tokens.device) for table in (self.counts, self._flat, self._starts)
+        )  # only the first time: they stay where tokens are
+        counts = self.counts[tokens]
+        starts, total = counts.cumsum(0) - counts, int(counts.sum())
+        # The shift of a token's whole row, from its place in the answer to that in the table.
+        shift = (self._starts[tokens] - starts).repeat_interleave(counts, output_size=total)
+        return self._flat[torch.arange(total, device=tokens.device) + shift], starts
+
+
+def token_ngrams(
+    encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int]
+) -> tuple[TokenNgrams, np.ndarray]:
+    """The n-grams of each token as places in a table, and the table's keys, uint32 and ascending.
+
+    N-grams of one token only are left out, but for those of tokens that have no other (`is_whole`).
+    """
+    pieces = pieces_of(encoder.fast_tokenizer.backend)
+    tokens = [token for token, piece in enumerate(pieces) if piece]
+    keys, counts = ngram_keys([pieces[token] for token in tokens], sizes, consonants)
+    owners = np.repeat(tokens, counts)
+    once = np.unique(np.stack([keys, owners]).astype(np.int64), axis=1)[0]
+    found, tokens_with = np.unique(once, return_counts=True)
+    whole = np.array([is_whole(piece) for piece in pieces])
+    table = found[(tokens_with > 1) | np.isin(found, keys[whole[owners]])].astype(np.uint32)
+    kept = np.isin(keys, table)
+    return TokenNgrams(
+        np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))
+    ), table
+
+
+def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
+    """Whether each token begins a word, bool [vocabulary]."""
+    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.fast_tokenizer.backend)])

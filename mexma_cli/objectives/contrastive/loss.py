@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.encoder.model.attention import run_packed
-from mexma_cli.objectives.base import Start
-from mexma_cli.objectives.checks import check_first_token, check_mask_token
+from mexma_cli.objectives import losses
+from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
-from mexma_cli.objectives.contrastive.tlm import TranslationLM, concatenated_views
-from mexma_cli.objectives.masking import Masking
+from mexma_cli.objectives.masking import MaskedSequences, Masking, with_masked
 from mexma_cli.objectives.ranking import TranslationRanking
-from mexma_cli.objectives.views import PairViews, TokenPairs
+from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 
 
 class Contrastive(TranslationRanking):
@@ -60,3 +62,56 @@ class Contrastive(TranslationRanking):
             clean, _ = views.split()
             terms["tlm"] = self.tlm(hidden[len(clean.input_ids) :], self.words, views)
         return terms
+
+
+class TranslationLM(nn.Module):
+    """TLM: masked words of a pair, which is one sequence to the encoder (Conneau and Lample 2019).
+
+    As in DAP's comparison (its equation 2 and program): an extra pass of the encoder over both sentences, 20%
+    of their tokens masked, and the masked-LM head of the checkpoint that the encoder is from, tied to the
+    encoder's word embeddings.
+
+    Args:
+        encoder: The encoder that is trained.
+        start: Masked-LM checkpoint that the head is taken from; None: it starts untrained.
+        output_scale: Of an untrained head (`VocabularyHead.fresh`).
+    """
+
+    def __init__(self, encoder: SentenceEncoder, start: str | None, output_scale: float) -> None:
+        super().__init__()
+        config = encoder.model.config
+        self.head = VocabularyHead.fresh(config, output_scale) if start is None else load_masked_lm(start)[1]
+
+    def forward(self, states: torch.Tensor, words: torch.Tensor, views: PairViews) -> torch.Tensor:
+        """Mean cross-entropy over the masked tokens of all processes.
+
+        Args:
+            states: [T, dim] of the concatenated pairs.
+            words: [V, dim], the encoder's word embeddings.
+        """
+        found = self.head(states[views.masked_tokens])
+        return losses.unmasking(found, words, self.head.bias, views.labels)
+
+
+def concatenated_views(pairs: TokenPairs, vocabulary: Vocabulary, masking: Masking) -> PairViews:
+    """Both sides clean, and behind them each pair as one masked sequence, source before target."""
+    sides = Sides.of(pairs, vocabulary)
+    return with_masked(sides.views(), _joined(sides, vocabulary), masking, vocabulary, pairs.seed)
+
+
+def _joined(sides: Sides, vocabulary: Vocabulary) -> MaskedSequences:
+    """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
+    count = len(sides.of_run) // 2
+    skipped = int(vocabulary.joint is None)
+    targets = [ids.copy() for ids in sides.ids[count : 2 * count]]
+    for target in targets:
+        target[0] = vocabulary.joint or 0
+    order = np.argsort([len(sides.ids[i]) + len(targets[i]) for i in range(count)], kind="stable")
+    pairs = [(sides.ids[i], targets[i][skipped:]) for i in order]
+    positions = [(np.arange(len(x)), np.arange(len(y)) + skipped) for x, y in pairs]
+    return MaskedSequences(
+        [np.concatenate(pair) for pair in pairs],
+        sides.of_run[order],
+        np.concatenate([part for pair in positions for part in pair]),
+        np.concatenate([np.repeat([True, False], [len(x), len(y)]) for x, y in pairs]),
+    )

@@ -27,7 +27,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.objectives.bag.vocabulary import Weighed
+from mexma_cli.objectives.bag.tokenizer import Weighed
 from mexma_cli.settings.training import Data, Recipe
 from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, bitexts_of

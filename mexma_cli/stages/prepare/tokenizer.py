@@ -13,8 +13,7 @@ from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
-from mexma_cli.objectives.bag.tokenizer import train_tokenizer
-from mexma_cli.objectives.bag.vocabulary import Weighed
+from mexma_cli.objectives.bag.tokenizer import Weighed, train_tokenizer
 from mexma_cli.settings.training import Recipe
 
 if TYPE_CHECKING:

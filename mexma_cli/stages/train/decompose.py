@@ -29,9 +29,8 @@ from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.stages.train import run_folder
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.training.decomposing import DecomposerTraining
+from mexma_cli.training.decomposing import DecomposerTraining, StoredPairs
 from mexma_cli.training.log import TrainingLog
-from mexma_cli.training.vectors import StoredPairs
 
 MANIFEST = "decomposer.json"
 FORMAT_VERSION = 1

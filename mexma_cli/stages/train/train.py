@@ -18,23 +18,22 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.card import Trained
-from mexma_cli.encoder.model.attention import Backend, choose_backend
+from mexma_cli.encoder.model.attention import Backend, choose_backend, set_attention_dropout
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, clear_all, fingerprint, only_writer
 from mexma_cli.languages import resolve
 from mexma_cli.numerics.devices import multiplies
+from mexma_cli.objectives.base import ALONE, Objective, Start
 from mexma_cli.settings.training import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
-from mexma_cli.stages.train import objectives, run_folder
+from mexma_cli.stages.train import run_folder
 from mexma_cli.store.pairs import TokenisedPairs
-from mexma_cli.training import loggers
+from mexma_cli.training.batches import SampledPairs
 from mexma_cli.training.checkpoint import BEST, drop_all
 from mexma_cli.training.distributed import Processes
-from mexma_cli.training.log import TrainingLog, read_record
-from mexma_cli.training.loggers import LOGGERS, Logs
-from mexma_cli.training.pairs import SampledPairs
+from mexma_cli.training.log import LOGGERS, Logs, TrainingLog, check_loggers, read_record
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer, precision_in
 
@@ -155,13 +154,13 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
     """Refuse what cannot run, here or at all, before the run's folder is claimed."""
     for phase in recipe.phases:
         _attention(recipe, phase, processes)
-        loggers.check(phase.trainer.loggers)
+        check_loggers(phase.trainer.loggers)
         if phase.trainer.export == "best" and recipe.dev is None:
             raise MexmaError(
                 f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
                 "name a dev set, or take `last`",
             )
-        objectives.check(recipe, phase, encoder)
+        check_objective(recipe, phase, encoder)
     check_length(encoder.name, encoder.max_tokens, recipe.data.max_tokens)
 
 
@@ -319,10 +318,54 @@ def trainer_of(
     )
     pairs = SampledPairs(stores, sampler)
     return Trainer(
-        objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
+        build_objective(recipe, phase, encoder, len(pairs.source_languages)),
         pairs,
         phase.trainer,
         Path(recipe.run) / phase.name,
         dev_score,
         processes,
     )
+
+
+def build_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int) -> Objective:
+    """The objective of a phase; what is new in it comes from the phase's seed.
+
+    Args:
+        encoder: As the phase finds it.
+        languages: Source languages of the run.
+
+    Raises:
+        MexmaError: The encoder, or another one that the objective needs, is not what it can train with.
+    """
+    torch.manual_seed(phase.trainer.seed)  # whatever ran before in this process
+    start = _objective_start(recipe, phase, encoder, languages)
+    objective: Objective = phase.objective.losses().build(start, phase.objective)
+    if recipe.encoder.start is not None:
+        set_attention_dropout(objective, recipe.encoder.attention_dropout)
+    return objective
+
+
+def check_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder) -> None:
+    """Refuse a phase whose objective does not go with the encoder.
+
+    Args:
+        encoder: That the first phase begins with; the later ones have its shape, tokeniser and pooling.
+
+    Raises:
+        MexmaError: Naming the phase, and what does not fit.
+    """
+    try:
+        if encoder.prefix:
+            raise MexmaError(
+                f"{encoder.name} puts {encoder.prefix!r} before every sentence, "
+                "and the prepared pairs are without it",
+                f"encoder.pooling: cls (or mean) {ALONE}",
+            )
+        phase.objective.losses().check(_objective_start(recipe, phase, encoder), phase.objective)
+    except MexmaError as error:
+        raise MexmaError(f"phase {phase.name}: {error.message}", error.hint) from None
+
+
+def _objective_start(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int = 1) -> Start:
+    untrained = recipe.encoder.new is not None and phase is recipe.phases[0]
+    return Start(encoder, recipe.encoder.start, languages, untrained)

@@ -23,8 +23,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.settings.load import load, shipped
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.prepare import prepare
-from mexma_cli.stages.train import objectives
-from mexma_cli.stages.train.train import train
+from mexma_cli.stages.train.train import build_objective, train
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.examples import demo_pairs, trains_decomposer
 
@@ -338,7 +337,7 @@ def test_attention_dropout_is_the_recipes(share: float, small: Small) -> None:
     encoder = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
     encoder.max_tokens = recipe.data.max_tokens
     assert encoder.model.config.attention_probs_dropout_prob == 0.1  # variable-length attention has none
-    objective = objectives.build(recipe, recipe.phases[0], encoder, 2)
+    objective = build_objective(recipe, recipe.phases[0], encoder, 2)
     shares = {
         name.startswith("model."): part.dropout.p
         for name, part in objective.named_modules()
