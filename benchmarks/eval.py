@@ -56,8 +56,8 @@ def main() -> None:
     started = time.perf_counter()
     with clock("loading"):
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.evaluation.readers.aligned import AlignedTexts, aligned_folder
-        from mexma_cli.evaluation.readers.common import read_sentences
+        from mexma_cli.evaluation.aligned import AlignedTexts, aligned_folder
+        from mexma_cli.evaluation.reading import read_sentences
         from mexma_cli.evaluation.xsim import xsim_of, xsim_result
         from mexma_cli.knn.exact import knn
         from mexma_cli.reporting.result import describe

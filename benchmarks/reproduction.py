@@ -30,7 +30,7 @@ from scipy import stats
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
-from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
+from mexma_cli.evaluation.tatoeba import read_tatoeba
 from mexma_cli.files import write_json_atomic
 from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.load import load, load_any

@@ -27,10 +27,9 @@ from encoder import mining_f1, mining_set
 from reproduction import START, Result, Runs, arguments
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.evaluation.augment import KINDS, augment
+from mexma_cli.evaluation.aligned import AlignedTexts, read_texts
+from mexma_cli.evaluation.augment import KINDS, Augmented, augment
 from mexma_cli.evaluation.embedder import Embedder
-from mexma_cli.evaluation.readers.aligned import AlignedTexts, read_texts
-from mexma_cli.evaluation.readers.augmented import Augmented
 from mexma_cli.evaluation.xsim import evaluate as evaluate_xsim
 from mexma_cli.evaluation.xsimpp import evaluate as evaluate_xsimpp
 from mexma_cli.files import read_json, write_json_atomic

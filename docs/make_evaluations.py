@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from mexma_cli.commands.eval import headings
-from mexma_cli.reporting.published import papers
+from mexma_cli.reporting.tables import papers
 
 PAGE = Path(__file__).with_name("evaluation.md")
 TABLE = re.compile(r"(?<=<!-- evaluations -->\n)(?:\|.*\n)+")

@@ -305,7 +305,7 @@ def train(
     >>> train("examples/small.yaml", ["phases.bag.trainer.steps=3", "phases.mexma.trainer.steps=2"])
     PosixPath('runs/small/encoder')
     """
-    from mexma_cli.evaluation.dev import dev_scorer
+    from mexma_cli.evaluation.xsim import dev_scorer
     from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin

@@ -29,7 +29,7 @@ IMPORTED = (
     "transformers.convert_slow_tokenizer",
     "numba.cpython.randomimpl",
     "numba.np.npyimpl",
-    "mexma_cli.evaluation.dev",
+    "mexma_cli.evaluation.xsim",
     "mexma_cli.stages.train.train",
     "mexma_cli.stages.embed.embed",
     "mexma_cli.stages.mine.mine",

@@ -28,7 +28,7 @@ Band = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
-    """What it is worth that sentences are aligned, float64 [n].
+    """Log-odds that aligning each sentence adds to a path, float64 [n].
 
     Headings, page numbers and what is shorter than a word cost something: they are more often on one side
     only than sentences.
@@ -41,8 +41,8 @@ def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
 
 
 def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) -> np.ndarray:
-    """What alignments add to their paths, but for the `gains` of their sentences: log-odds against leaving
-    the same sentences unaligned.
+    """Log-odds that alignments add to their paths beside the `gains` of their sentences, against leaving the
+    same sentences unaligned.
 
     Evidence grows with the root of the length: so does the number of standard deviations by which a mean
     over words differs from its expectation. The lengths differ by a random walk of as many steps (Gale and

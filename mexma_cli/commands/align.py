@@ -116,7 +116,7 @@ def command(
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.files import resolved
-    from mexma_cli.reporting.align_plot import draw_alignment
+    from mexma_cli.reporting.align_page import draw_alignment
     from mexma_cli.reporting.plot import FORMATS, check_plottable
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import (

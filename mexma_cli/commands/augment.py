@@ -39,9 +39,8 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
       mexma eval xsimpp ntrex --langs fra,deu
     """
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.augment import KINDS, augment
-    from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts
-    from mexma_cli.evaluation.readers.common import read_sentences
+    from mexma_cli.evaluation.augment import KINDS, augment, augmented_names, augmented_texts
+    from mexma_cli.evaluation.reading import read_sentences
     from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 
     lines = read_sentences(text)

@@ -58,7 +58,7 @@ def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(command)
     def gathered(folder: Path, languages: str | None, target: str, split: str, **options: Any) -> Result:
-        from mexma_cli.evaluation.readers.aligned import read_texts
+        from mexma_cli.evaluation.aligned import read_texts
 
         return command(data=read_texts(folder, split, languages, target), **options)
 

@@ -61,7 +61,7 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
 
 
 def follow(bar: tqdm[Any]) -> Callable[..., None]:
-    """What a stage calls with how much is done, of how much, and perhaps with what it is at."""
+    """A function that moves a bar: called with how much is done, of how much, and perhaps of what."""
 
     def report_progress(done: int, total: int, at: str = "") -> None:
         bar.total = total

@@ -226,7 +226,7 @@ def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
 
-    from mexma_cli.evaluation.dev import dev_scorer
+    from mexma_cli.evaluation.xsim import dev_scorer
     from mexma_cli.stages.train.train import train
     from mexma_cli.training.distributed import Processes
 

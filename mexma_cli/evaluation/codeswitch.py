@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import filled_lines, parsed, read_aligned, read_sentences
+from mexma_cli.evaluation.reading import filled_lines, parsed, read_aligned, read_sentences
 from mexma_cli.files import fingerprint, make_folder, together, whole_file, write_json_atomic
 from mexma_cli.settings.evaluate import Switching
 from mexma_cli.text.amounts import counted

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed
-from mexma_cli.evaluation.readers.sts import ScoredPairs
-from mexma_cli.evaluation.readers.tatoeba import ENGLISH, GROUPS, AlignedPair, is_switched
-from mexma_cli.evaluation.sts import means_of_known, score_pairs
-from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1
-from mexma_cli.reporting.cloud_plot import Clouds
+from mexma_cli.evaluation.sts import ScoredPairs, means_of_known, score_pairs
+from mexma_cli.evaluation.tatoeba import DIRECTIONS, ENGLISH, GROUPS, AlignedPair, is_switched, precision_at_1
+from mexma_cli.reporting.plot import COLOURS, check_plottable, new_figure, save
 from mexma_cli.reporting.result import Result
 
 WHOLE = "vectors"
@@ -135,3 +134,54 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
         flat = plane([sides[side][part] for part, side in keys])
         panels[pair.language] = dict(zip(keys, flat, strict=True))
     return panels
+
+
+OF_CLOUDS = {
+    ("language", "eng"): COLOURS[4],
+    ("language", "xx"): COLOURS[2],
+    ("meaning", "eng"): COLOURS[1],
+    ("meaning", "xx"): COLOURS[0],
+}
+"""The figure's orange, green, red and blue."""
+Clouds = Mapping[tuple[str, str], np.ndarray]
+"""By part and side as in `OF_CLOUDS`: float [N, 2]."""
+
+
+def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
+    """Draw the four clouds of each language, a panel a language.
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+        panels: By language.
+    """
+    check_plottable(path)
+    columns = min(2, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    figure = new_figure(max(4.4, 3.3 * columns), (4.2 if columns == 1 else 3.2) * lines + 0.9)
+    for place, (language, clouds) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(lines, columns, place)
+        for key, colour in OF_CLOUDS.items():
+            x, y = clouds[key].T
+            # The meanings lie on one another if all is well: hollow marks let both be seen.
+            face = "none" if key[0] == "meaning" else colour
+            axes.scatter(
+                x,
+                y,
+                s=12,
+                marker="o" if key[1] == "eng" else "^",
+                facecolors=face,
+                edgecolors=colour,
+                linewidths=0.5,
+                alpha=0.6,
+                label=f"{key[0]}, {'English' if key[1] == 'eng' else 'other language'}",
+            )
+        axes.set_title(language, fontsize=10)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel("first principal component", fontsize=9)
+        axes.set_ylabel("second principal component", fontsize=9)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    below = "outside lower center"
+    figure.legend(handles, labels, loc=below, ncols=2, frameon=False, fontsize=9, markerscale=1.5)
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    save(figure, path)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 logging.getLogger("mteb").setLevel(logging.ERROR)  # it warns of newer versions of tasks, which are other data
 
 MEASURES = {"PairClassification": "max_ap"}
-"""What the paper reports where that is not the task's main score: AP by the best of the similarities."""
+"""Scores that the paper reports in place of a task's main score: AP by the best of the similarities."""
 BATCH = 1024
 """Texts that mteb hands over together; all of them are sorted by length here."""
 

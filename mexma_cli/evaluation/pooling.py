@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.aligned import AlignedTexts, read_texts
+from mexma_cli.evaluation.augment import Augmented, find_augmented
 from mexma_cli.evaluation.embedder import Embed
-from mexma_cli.evaluation.readers.aligned import AlignedTexts, read_texts
-from mexma_cli.evaluation.readers.augmented import Augmented, find_augmented
-from mexma_cli.evaluation.readers.sts import ScoredPairs, find_files, read_pairs
-from mexma_cli.evaluation.sts import means_of_known, score_pairs
+from mexma_cli.evaluation.sts import ScoredPairs, find_files, means_of_known, read_pairs, score_pairs
 from mexma_cli.evaluation.xsim import measure_xsim
 from mexma_cli.evaluation.xsimpp import measure_xsimpp
 from mexma_cli.reporting.result import Result

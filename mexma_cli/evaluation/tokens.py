@@ -22,7 +22,7 @@ from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.packed import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATCH
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.aligned import AlignedTexts
+from mexma_cli.evaluation.aligned import AlignedTexts
 from mexma_cli.reporting.result import Result, describe
 
 if TYPE_CHECKING:

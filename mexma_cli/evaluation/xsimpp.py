@@ -11,10 +11,9 @@ from statistics import fmean
 
 import numpy as np
 
-from mexma_cli.evaluation.embedder import Embed, Embedder
-from mexma_cli.evaluation.known import mark_unknown, taken
-from mexma_cli.evaluation.readers.aligned import AlignedTexts
-from mexma_cli.evaluation.readers.augmented import MISALIGNED, Augmented
+from mexma_cli.evaluation.aligned import AlignedTexts
+from mexma_cli.evaluation.augment import MISALIGNED, Augmented
+from mexma_cli.evaluation.embedder import Embed, Embedder, mark_unknown, taken
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.reporting.result import Result
 from mexma_cli.settings.score import ScoreSettings

@@ -51,7 +51,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(fields: Sequence[str]) -> Columns | None:
-    """What the names in a header say; None for a line that is none.
+    """The columns that a header names; None for a line that is no header.
 
     The sides have names such as `source` and `target`, or two languages, in code or in English.
     """

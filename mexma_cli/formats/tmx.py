@@ -163,7 +163,7 @@ class _Reader:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of source and target."""
+        """The languages of source and target: FLORES-200 codes as far as there are any."""
         return as_codes((self._sides[0].tag, self._sides[1].tag))
 
     def _begin(self) -> None:
@@ -239,7 +239,7 @@ class _Reader:
         return ""
 
     def _decoder(self, encoding: str) -> codecs.IncrementalDecoder:
-        """What decodes the document."""
+        """A decoder for the document's encoding."""
         try:
             found = codecs.lookup(encoding)
             if found._is_text_encoding and found.name not in _NO_CHARSETS:
@@ -388,13 +388,13 @@ class _Reader:
 
 
 def _escaped(text: str) -> str:
-    """As XML has it, without the characters that it forbids."""
+    """A text as content of an element, without the characters that XML forbids."""
     text = escape(_FORBIDDEN.sub("", text), quote=False)
     return text.replace("\r", "&#13;")  # a plain one would be read as a line break
 
 
 def _shown(value: Any) -> str:
-    """As `shown`, but scores with no more digits than a reader of translation memories wants."""
+    """A field like `tsv.shown`, but scores with no more digits than people read."""
     return shown(round(value, DIGITS) if isinstance(value, float) else value)
 
 

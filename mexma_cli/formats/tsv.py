@@ -92,7 +92,7 @@ def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
 
 
 def shown(value: Any) -> str:
-    """What is known of a pair as it stands in a field: several lines as ``3,4``."""
+    """A value of a pair as a field: several lines as ``3,4``."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else one_field(str(value))
 
 
@@ -102,7 +102,7 @@ def shortened(text: str) -> str:
 
 
 class _Layout(NamedTuple):
-    """What the first line says of all of them.
+    """The layout of a file, by its first line.
 
     Attributes:
         columns: Their number.
@@ -182,7 +182,7 @@ def _is_empty(line: str) -> bool:
 
 
 def _delimiter(line: str, name: str) -> str | None:
-    """What separates the fields of CSV, by its first line; None if it is TSV."""
+    """The delimiter of CSV, by its first line; None if it is TSV."""
     named = plain_name(name).lower().endswith(".csv")
     if "\t" in line:
         return "\t" if named else None
@@ -255,7 +255,7 @@ def _scored(line: str, columns: int, where: str) -> Pair:
 
 
 def parsed(name: str, text: str) -> Any:
-    """What `shown` wrote of a field of `MinedPair` or `AlignedPair`; None if it is nothing of the kind."""
+    """The value of a field of `MinedPair` or `AlignedPair` that `shown` wrote; None if it cannot be one."""
     if name.endswith("_document"):
         return text
     try:

@@ -21,7 +21,7 @@ PEAKS = ("learning_rate", "tokens_per_second")
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)))
 """A run's, with its colour: lines are told apart in grey, too."""
 LEAST_SPAN = 0.05
-"""Of what its values are, an axis spans at least this share; else their noise would fill the panel."""
+"""An axis spans at least this share of its values; else their noise would fill the panel."""
 COLUMNS = 2
 """So that a picture can be read where it is 500 pixels wide."""
 

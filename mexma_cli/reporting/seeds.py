@@ -29,7 +29,7 @@ class SeedMean:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> SeedMean:
-        """Of two values or more."""
+        """The mean and interval of two values or more."""
         half = quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
         return cls(fmean(values), half)
 
@@ -79,7 +79,7 @@ def by_seed(paths: Sequence[Path], runs: Sequence[RunCurves]) -> list[SeedGroup]
 
 
 def _without_seeds(raw: dict[str, Any]) -> tuple[str, str]:
-    """What runs of a recipe share whatever their seeds and places; and the seeds."""
+    """A recipe without seeds and places, which runs of one recipe share, as text; and the seeds."""
     kept = {key: value for key, value in raw.items() if key not in ("run", "name", "data")}
     places = {"root": "", "store": ""}
     seeds = []

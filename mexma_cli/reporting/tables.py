@@ -3,11 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import in_a_line
-from mexma_cli.reporting import published
 from mexma_cli.reporting.result import Result
+
+_TABLE = Path(__file__).with_name("published.tsv")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """The numbers of one system on a benchmark, from one table of one paper."""
+
+    encoder: str
+    scores: dict[str, float]
+    """By the names of `Result.scores`, in its units."""
+    source: str
+    """Paper and table."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, list[PublishedRow]]:
+    found: dict[str, dict[tuple[str, str], PublishedRow]] = {}
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()[1:]
+    for line in filter(None, lines):
+        benchmark, encoder, score, value, source = line.split("\t")
+        rows = found.setdefault(benchmark, {})
+        row = rows.setdefault((encoder, source), PublishedRow(encoder, {}, source))
+        row.scores[score] = float(value)
+    return {benchmark: list(rows.values()) for benchmark, rows in found.items()}
+
+
+def published_rows(task: str) -> list[PublishedRow]:
+    """Published numbers for a benchmark of published.tsv, in the file's order; nothing for an unknown one.
+
+    The file has a line for each number: benchmark, encoder, score, value, source.
+    """
+    return _table().get(task, [])
+
+
+def papers(task: str) -> list[str]:
+    """The papers with numbers of an evaluation, which may have several benchmarks: `xsim-81`, `xsim-90`."""
+    found = (row.source for name, rows in _table().items() if name.split("-")[0] == task for row in rows)
+    return sorted({source.partition(",")[0] for source in found})
+
+
+def published_scores(result: Result) -> list[PublishedRow]:
+    """Published numbers for a result's scores. A score that is a mean of published rows (`cosine f1` of
+    `cosine f1 fra-eng` and others) counts only if all these rows have been measured here too."""
+    here = {str(next(iter(row.values()))) for row in result.rows}
+    found = []
+    for row in published_rows(result.benchmark) if result.benchmark else []:
+        parts = {name: {key for key in row.scores if key.startswith(f"{name} ")} for name in result.scores}
+        scores = {
+            name: row.scores[name]
+            for name, keys in parts.items()
+            if name in row.scores and here >= {key.removeprefix(f"{name} ") for key in keys}
+        }
+        if scores:
+            found.append(replace(row, scores=scores))
+    return found
+
 
 DIGITS = {"threshold": 4}
 """Decimals of a column of numbers where they are not 2."""
@@ -53,7 +112,7 @@ def score_table(group: Sequence[Result]) -> list[list[str]]:
         [f"{one.encoder['name']} (here)", *(shown(one.scores.get(key), key) for key in keys)] for one in group
     ]
     known: dict[tuple[str, str], dict[str, float]] = {}
-    for row in (row for result in group for row in published.published_scores(result)):
+    for row in (row for result in group for row in published_scores(result)):
         known.setdefault((row.encoder, row.source), {}).update(row.scores)
     if not known:
         return [["encoder", *keys], *ours]
@@ -74,7 +133,7 @@ def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
     """For every score that is published by row (`cosine f1 fra-eng`): a title with the sources, and a table
     of this encoder's rows beside those of the others. Of rows of one name (splits of BUCC) the last one that
     has the score counts."""
-    known = published.rows(result.benchmark) if result.benchmark else []
+    known = published_rows(result.benchmark) if result.benchmark else []
     if not result.rows:
         return []
     tables, first = [], next(iter(result.rows[0]))

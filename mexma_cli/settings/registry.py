@@ -67,7 +67,7 @@ class ObjectiveSettings(Registered):
     """Settings of an objective that trains an encoder on pairs of sentences (`objectives.base.Objective`)."""
 
     def work(self, shape: Shape) -> Work | None:
-        """What a step computes with an encoder of this shape; None where nobody has counted it."""
+        """The operations of a pair with an encoder of this shape; None where nobody has counted them."""
         return None
 
 

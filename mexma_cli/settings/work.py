@@ -1,4 +1,4 @@
-"""What a step of training computes, counted from shapes alone: parameters, tokens, operations."""
+"""Parameters, tokens and operations of training steps, counted from shapes alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Pass:
     trained: bool = True
 
     def tokens(self, length: float) -> float:
-        """Of a pair whose sentences have `length` tokens each."""
+        """Tokens of a pair whose sentences have `length` tokens each."""
         return self.sequences * self.sentences * length
 
     def forward(self, length: float) -> float:
@@ -78,7 +78,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Work:
-    """What an objective computes for a pair, and what it trains beside the encoder.
+    """The operations of an objective for a pair, and the parameters that it trains beside the encoder.
 
     Attributes:
         passes: Of the encoder, heads and teachers.

@@ -60,7 +60,7 @@ def _start(stop: Any, start: Callable[..., None], arguments: tuple[Any, ...]) ->
 
 
 def result(future: Future[Any], command: str) -> Any:
-    """What a process has found.
+    """The result of a process.
 
     Raises:
         MexmaError: Its own, or that the process is gone.

@@ -1,4 +1,4 @@
-"""What the characters of many sentences are, counted at once: letters, scripts, digits, symbols."""
+"""Letters, scripts, digits and symbols of many sentences, counted at once."""
 
 from __future__ import annotations
 

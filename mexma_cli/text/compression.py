@@ -43,7 +43,7 @@ class Compression:
 
     @property
     def ending(self) -> str:
-        """Of file names, with the dot."""
+        """The ending of file names, with the dot."""
         return f".{self.name}"
 
 
@@ -196,7 +196,7 @@ def _unpacked(file: io.RawIOBase, compression: Compression) -> Iterator[bytes]:
 
 
 def _steps(frame: Any, packed: bytes) -> Iterator[bytes]:
-    """What a decompressor makes of some bytes."""
+    """Decompress some bytes, step by step."""
     if not hasattr(frame, "needs_input"):  # zstandard's cannot be told how much it may give
         yield frame.decompress(packed)
         return

@@ -36,7 +36,7 @@ class Guess(NamedTuple):
 
 
 class Identifier(Protocol):
-    """What knows languages.
+    """A program that identifies languages.
 
     Attributes:
         name: For messages and reports, with the version.
@@ -226,7 +226,7 @@ def kindred(language: str) -> frozenset[str]:
 
 
 def expected(language: str, model: Identifier) -> frozenset[str]:
-    """What an identifier may call text in a language.
+    """Codes that an identifier may give to text in a language.
 
     Raises:
         MexmaError: It knows neither the language nor one that is kindred.

@@ -1,4 +1,4 @@
-"""What files of documents are, by their names, or by how they begin where lines of sentences are expected."""
+"""Kinds of files of documents, by their names, or by their first bytes where sentences are expected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern
 
 
 def kind_of(path: Path) -> Kind:
-    """What a file's name says that it is."""
+    """The kind of a file, by its name."""
     return KINDS.get(Path(plain_name(path.name)).suffix.lower(), "text")
 
 

@@ -287,7 +287,7 @@ def _checked_blocks(
 
 
 def with_line_feeds(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same pieces; of a text whose lines all end with ``\\r``, as on old Macs, with ``\\n`` for them.
+    """Pieces of a text, with ``\\n`` for ``\\r`` if all of its lines end with ``\\r``, as on old Macs.
 
     So is one without any ``\\n`` in its first 16 MiB, or at all.
     """

@@ -50,7 +50,7 @@ MARKUP = (
     r"|(?<!\w)</?[A-Za-z][\w:-]*+(?:\s[^<>]{0,300}=[^<>]{0,300})?\s*/?>|<!--"
     r"|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});"
 )
-"""What the rule `html` drops: tags, those of other XML, too, and entities."""
+"""A pattern for the rule `html`: tags, those of other XML, too, and entities."""
 
 
 def without_tags(text: str) -> str:

@@ -16,8 +16,8 @@ _MOSES = {"eng": "en", "deu": "de", "spa": "es", "fra": "fr", "ces": "cs"}
 
 
 def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """As `unicodedata.normalize`, but in a time that grows with the length: for a run of marks that are in no
-    order, that takes the square of their number."""
+    """`unicodedata.normalize` in a time that grows with the length: for a run of marks that are in no order,
+    the standard library's takes the square of their number."""
     if text.isascii():
         return text
     return unicodedata.normalize(form, _long_runs_of_marks().sub(_in_order, text))

@@ -92,7 +92,7 @@ def shared_numbers(source: str, target: str) -> float:
 
 
 def _without_equal(first: list[_Number], second: list[_Number]) -> tuple[list[_Number], list[_Number]]:
-    """What is left of both sides when each number of the one has met an equal one of the other, if it can."""
+    """The numbers of both sides that are left when each has met an equal one of the other side, if it can."""
     places: dict[str, list[int]] = {}
     for place in range(len(second) - 1, -1, -1):
         for key in second[place].keys | second[place].scaled:

@@ -109,7 +109,7 @@ RULES = {
 """All rules by name, in the order in which they are tried: what breaks several has the first one's reason."""
 
 SELECTABLE = ("sentence", "language", "pair", "corpus")
-"""What the rules look at that can be turned on and off for pairs."""
+"""`Rule.of` of the rules that can be turned on and off for pairs."""
 
 CODES = {name: code for code, name in enumerate(RULES, 1)}
 """The number of a rule in arrays of codes, uint8; 0 is none."""
@@ -135,7 +135,7 @@ def default_limits() -> dict[str, float]:
 
 
 OF_SENTENCES = ("sentence", "language", "text", "duplicate")
-"""What the rules of `mexma split` look at (`Rule.of`)."""
+"""`Rule.of` of the rules of `mexma split`."""
 
 
 def chosen_limits(
@@ -291,7 +291,7 @@ class PairRules:
     def _in_other_languages(
         self, sources: Sequence[str], targets: Sequence[str], rows: np.ndarray
     ) -> np.ndarray:
-        """Of some pairs, those with a side in another language, bool."""
+        """Whether a side of each of some pairs is in another language, bool [rows]."""
         broken = np.zeros(len(rows), dtype=bool)
         for side, foreign in zip((sources, targets), self._foreign, strict=True):
             if foreign is not None:

@@ -118,7 +118,7 @@ _END = re.compile(r"[.?!][^\w ]*+(?: +(?=(.)))?")
 """Where Moses' rules may end a sentence: at a space after a mark, and what perhaps closes it. Marks without a
 space are passed over together: a search from each of them takes a time that grows with their square."""
 _AROUND = re.compile(r"[^ ]*(?: +[^\w ]+(?= ))* +[^\w ]*[^ ]?")
-"""What they look at from the mark on: quotation marks, also alone, and how the next word begins."""
+"""The text that Moses' rules read from the mark on: quotation marks, also alone, and how a word begins."""
 _WORD = re.compile(r"(?<![\w.-])\w+$")
 _ANY_WORD = "zzzz"
 _LONGEST = 500

@@ -29,7 +29,7 @@ Chunk = tuple[tuple[str | bytes, ...], int]
 """Text, or bytes, for each of an output's files, and how many sentences had to be changed for it."""
 
 _held: set[Path] = set()
-"""What this process is in `only_process` for; it may say so again."""
+"""Outputs that this process holds by `only_process`; it may enter that again."""
 
 
 def prepare_output(path: Path | None) -> None:

@@ -27,7 +27,7 @@ _PARENTS = (
     "MEXMA_TRAIN_PROCESSES",
     "MEXMA_TRAIN_RESTARTS",
 )
-"""What the environment may say to the first process and not to those that it starts."""
+"""Variables of the environment for the first process, and not for those that it starts."""
 
 
 def launch(

@@ -97,7 +97,7 @@ class Trainer:
 
     @property
     def pairs_per_step(self) -> int:
-        """Of all processes and micro-batches together."""
+        """Pairs of all processes and micro-batches together."""
         return self.settings.batch_pairs * self.settings.accumulate * self.processes.size
 
     @denormals_flushed()

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation import xnli
-from mexma_cli.evaluation.readers.aligned import language_list
+from mexma_cli.evaluation.aligned import language_list
 from mexma_cli.evaluation.tokens import CLASSES
 from tests import command
 from tests.command import fails, ok
@@ -299,8 +299,7 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
 
     import torch
 
-    from mexma_cli.evaluation.readers.xnli import CLASSES, Inference
-    from mexma_cli.evaluation.xnli import PairClassifier, fine_tune
+    from mexma_cli.evaluation.xnli import CLASSES, Inference, PairClassifier, fine_tune
     from mexma_cli.settings.evaluate import FineTuning
 
     labels = list(ENDINGS)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mexma_cli.evaluation.align import percent
-from mexma_cli.evaluation.readers.alignments import read_both
+from mexma_cli.evaluation.align import percent, read_both
 from tests.command import fails, ok, run, write
 
 CASES = json.loads((Path(__file__).parent.parent / "fixtures/vecalign_score.json").read_text())

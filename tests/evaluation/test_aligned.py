@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.aligned import aligned_folder, language_list, read_texts
+from mexma_cli.evaluation.aligned import aligned_folder, language_list, read_texts
 from mexma_cli.text.lines import open_text
 from tests.evaluation.given import put
 

@@ -14,8 +14,14 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
-from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropies
-from mexma_cli.reporting.attention_plot import AttentionRow, draw_attention
+from mexma_cli.evaluation.attention import (
+    AttentionRow,
+    attention_rows,
+    draw_attention,
+    entropy,
+    first_rows,
+    mean_entropies,
+)
 
 
 def test_rows_are_transformers_eager_weights(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:

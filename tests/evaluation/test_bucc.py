@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.bucc import cosine_f1, evaluate, ranked, weighted_f1
-from mexma_cli.evaluation.readers.mining import MiningSet, read_sets
+from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, evaluate, ranked, read_sets, weighted_f1
 from mexma_cli.evaluation.tatoeba import precision_at_1
 from mexma_cli.mining.threshold import choose
 from tests.evaluation.given import Known, put

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation import bucc, sts, xnli
+from mexma_cli.evaluation.aligned import read_texts
+from mexma_cli.evaluation.augment import find_augmented
 from mexma_cli.evaluation.codeswitch import read_dictionary
-from mexma_cli.evaluation.readers import mining, sts, xnli
-from mexma_cli.evaluation.readers.aligned import read_texts
-from mexma_cli.evaluation.readers.augmented import find_augmented
-from mexma_cli.evaluation.readers.senteval import read_tasks
-from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
+from mexma_cli.evaluation.senteval import read_tasks
+from mexma_cli.evaluation.tatoeba import read_tatoeba
 from tests.evaluation.given import put
 
 
@@ -54,7 +54,7 @@ def hard_elsewhere(folder: Path) -> object:
 
 
 def sets(folder: Path) -> object:
-    return mining.read_sets([folder])
+    return bucc.read_sets([folder])
 
 
 def dictionary(folder: Path) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.embedder import Embedder, default_folder
+from mexma_cli.evaluation.embedder import Embedder, default_folder, mark_unknown
 from mexma_cli.files import partial
+from mexma_cli.reporting.result import Result
 
 
 @pytest.fixture
@@ -84,3 +86,33 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
     monkeypatch.setattr(Path, "home", homeless)
     assert default_folder() is None
+
+
+RESULT = Result(
+    task="xsim",
+    encoder={"name": "mini"},
+    settings={},
+    scores={"xsim": 20.0, "numbers": 3.0},
+    rows=[
+        {"language": "fra_Latn", "errors": 1, "xsim": 5.0},
+        {"language": "de", "errors": 2, "xsim": 15.0},
+        {"language": "yue_Hant", "errors": 3, "xsim": 40.0},
+    ],
+)
+
+
+def test_the_mean_is_given_with_and_without_languages_that_are_not_known() -> None:
+    found = mark_unknown(RESULT, ("deu_Latn", "fra_Latn", "spa_Latn"))
+    assert found.scores == {"xsim": 20.0, "xsim, known languages": 10.0, "numbers": 3.0}
+    assert [row["known"] for row in found.rows] == ["yes", "yes", "no"]
+
+
+@pytest.mark.parametrize("known", [(), ("deu_Latn", "fra_Latn", "yue_Hant")])
+def test_nothing_is_marked_where_all_are_known_or_nobody_has_said(known: tuple[str, ...]) -> None:
+    assert mark_unknown(RESULT, known) == RESULT
+
+
+def test_of_no_known_language_there_is_no_mean() -> None:
+    found = mark_unknown(RESULT, ("spa_Latn",))
+    assert found.scores == RESULT.scores
+    assert found == replace(RESULT, rows=[row | {"known": "no"} for row in RESULT.rows])

@@ -8,11 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane, published_as
-from mexma_cli.evaluation.readers.sts import ScoredPairs
-from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair
-from mexma_cli.reporting import published
-from mexma_cli.reporting.cloud_plot import OF_CLOUDS, draw_clouds
+from mexma_cli.evaluation.leakage import (
+    OF_CLOUDS,
+    draw_clouds,
+    leakage_scores,
+    measure_leakage,
+    plane,
+    published_as,
+)
+from mexma_cli.evaluation.sts import ScoredPairs
+from mexma_cli.evaluation.tatoeba import GROUPS, AlignedPair
+from mexma_cli.reporting.tables import published_rows
 
 MEANINGS = 12
 
@@ -103,11 +109,11 @@ def test_the_picture(tmp_path: Path) -> None:
 
 
 def test_published_numbers_are_the_papers() -> None:
-    rows = {row.encoder: row.scores for row in published.rows("leakage")}
+    rows = {row.encoder: row.scores for row in published_rows("leakage")}
     assert rows["LaBSE, MEAT"]["language eng->xx 14"] == 87.35
     assert rows["LaBSE, MEAT+ORACLE"]["language eng->xx 14"] == 8.48
     assert rows["LaBSE, DREAM+ORACLE"]["meaning STS17"] == 74.13
-    switched = {row.encoder: row.scores for row in published.rows("leakage-codeswitch")}
+    switched = {row.encoder: row.scores for row in published_rows("leakage-codeswitch")}
     assert published_as(["deu"], switched=False) == "leakage"
     assert published_as(["deu"], switched=True) is None  # the paper's mean is of eight languages
     eight = ["arb", "deu", "spa", "fra", "ita", "nld", "por", "ron"]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.senteval import read_task
-from mexma_cli.evaluation.senteval import PENALTIES, Features, pair_features, protocol, run_task
+from mexma_cli.evaluation.senteval import PENALTIES, Features, pair_features, protocol, read_task, run_task
 from tests.evaluation.given import put
 
 pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.evaluation.readers.sts import find_files, read_pairs
-from mexma_cli.evaluation.sts import cosines, pearson, score_pairs, spearman
+from mexma_cli.evaluation.sts import cosines, find_files, pearson, read_pairs, score_pairs, spearman
 from tests.evaluation.given import put
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the correlations are held against")

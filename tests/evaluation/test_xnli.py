@@ -12,8 +12,16 @@ from transformers import AutoTokenizer, XLMRobertaForSequenceClassification
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.xnli import CLASSES, TEST, TRAIN, Inference, find, read_inference
-from mexma_cli.evaluation.xnli import PairClassifier, fine_tune
+from mexma_cli.evaluation.xnli import (
+    CLASSES,
+    TEST,
+    TRAIN,
+    Inference,
+    PairClassifier,
+    find,
+    fine_tune,
+    read_inference,
+)
 from mexma_cli.settings.evaluate import FineTuning
 
 

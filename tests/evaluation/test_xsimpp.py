@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.evaluation.augment import HardNegative
-from mexma_cli.evaluation.readers.aligned import read_texts
-from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts, find_augmented
+from mexma_cli.evaluation.aligned import read_texts
+from mexma_cli.evaluation.augment import HardNegative, augmented_names, augmented_texts, find_augmented
 from mexma_cli.evaluation.xsimpp import evaluate
 from mexma_cli.settings.score import ScoreSettings
 from tests.evaluation.given import Known, put
@@ -67,7 +66,7 @@ def test_types_of_errors(folder: Path) -> None:
 
 
 def test_own_hard_negatives_are_not_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mexma_cli.evaluation.readers.aligned.AlignedTexts.published", "81")
+    monkeypatch.setattr("mexma_cli.evaluation.aligned.AlignedTexts.published", "81")
     data, rows = read_texts(folder, "devtest", None, "eng_Latn"), np.eye(6, dtype=np.float32)
     types = folder / "devtest_augmented/eng_Latn_errtype.devtest.json"
     for expected in (None, "xsimpp-81"):

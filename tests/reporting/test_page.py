@@ -11,8 +11,7 @@ import pytest
 
 from mexma_cli.commands.eval import headings
 from mexma_cli.reporting import templates
-from mexma_cli.reporting.page import TEMPLATE, content, write_page
-from mexma_cli.reporting.page_chart import Chart, Series, ticks_of
+from mexma_cli.reporting.page import TEMPLATE, Chart, Series, content, ticks_of, write_page
 from mexma_cli.reporting.result import Result
 
 XSIM = Result(

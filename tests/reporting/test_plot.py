@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.reporting.align_plot import draw_alignment
+from mexma_cli.reporting.align_page import draw_alignment
 from mexma_cli.reporting.plot import draw_scores
 
 

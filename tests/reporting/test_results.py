@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.reporting import published
-from mexma_cli.reporting.published import published_scores
+from mexma_cli.reporting import tables
 from mexma_cli.reporting.result import Result
-from mexma_cli.reporting.tables import names_in, text_lines
+from mexma_cli.reporting.tables import names_in, published_rows, published_scores, text_lines
 
 RESULT = Result(
     "bucc",
@@ -94,17 +93,17 @@ def test_what_is_no_result(tmp_path: Path, content: object, message: str) -> Non
 
 def test_published_numbers_add_up() -> None:
     """Means that the papers print are those of the rows that they print."""
-    for row in published.rows("bucc"):
+    for row in published_rows("bucc"):
         for score in ("cosine f1", "tuned f1", "test f1"):
             pairs = [value for name, value in row.scores.items() if name.startswith(score + " ")]
             if pairs:
                 assert len(pairs) == 4
                 assert sum(pairs) / 4 == pytest.approx(row.scores[score], abs=0.11), row
     # Table 16 prints no means; those of Table 1 are of the same four pairs.
-    means = {row.encoder: row.scores["cosine f1"] for row in published.rows("bucc") if "MEXMA" in row.source}
+    means = {row.encoder: row.scores["cosine f1"] for row in published_rows("bucc") if "MEXMA" in row.source}
     assert means == {"DAP": 98.68, "SONAR": 98.25, "LaBSE": 98.75, "MEXMA": 98.93}
-    assert means == {row.encoder: row.scores["score"] for row in published.rows("mteb-table16")}
-    inference = published.rows("xnli")
+    assert means == {row.encoder: row.scores["score"] for row in published_rows("mteb-table16")}
+    inference = published_rows("xnli")
     systems = [row.encoder.partition("+") for row in inference]
     for base in ("mBERT", "XLM-R"):  # all that the other tables of the DAP paper have
         assert [name for one, _, name in systems if one == base] == ["", "TR", "TR+TLM", "DAP"]
@@ -112,12 +111,12 @@ def test_published_numbers_add_up() -> None:
         accuracies = [value for name, value in row.scores.items() if name != "accuracy"]
         assert len(accuracies) == 15
         assert sum(accuracies) / 15 == pytest.approx(row.scores["accuracy"], abs=0.06), row
-    assert {row.encoder for row in published.rows("xsim-81")} >= {"LaBSE", "SONAR", "MEXMA"}
-    assert published.rows("no such benchmark") == []
+    assert {row.encoder for row in published_rows("xsim-81")} >= {"LaBSE", "SONAR", "MEXMA"}
+    assert published_rows("no such benchmark") == []
 
 
 def test_published_table_is_whole() -> None:
-    path = Path(published.__file__).with_name("published.tsv")
+    path = Path(tables.__file__).with_name("published.tsv")
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     assert header.split("\t") == ["benchmark", "encoder", "score", "value", "source"]
     keys = [(line.split("\t")[:3], line.split("\t")[4]) for line in lines if line]

@@ -28,8 +28,7 @@ def command(gold: Path, out: Path, as_json: bool) -> None:
     Examples:
       mexma eval align gold.align out.align
     """
-    from mexma_cli.evaluation.align import KINDS, MEASURES, percent
-    from mexma_cli.evaluation.readers.alignments import read_both
+    from mexma_cli.evaluation.align import KINDS, MEASURES, percent, read_both
 
     scores = percent(*read_both(gold, out))
     if as_json:

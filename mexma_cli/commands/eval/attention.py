@@ -56,9 +56,9 @@ def command(
       mexma eval attention NTREX --langs eng --picture nineteen.png \\
         --sentence "Nineteen people died." --sentence "Twenty-nine people died."
     """
-    from mexma_cli.evaluation.readers.aligned import aligned_folder
-    from mexma_cli.evaluation.readers.common import read_sentences
-    from mexma_cli.reporting.attention_plot import draw_attention
+    from mexma_cli.evaluation.aligned import aligned_folder
+    from mexma_cli.evaluation.attention import draw_attention
+    from mexma_cli.evaluation.reading import read_sentences
     from mexma_cli.reporting.plot import check_plottable
     from mexma_cli.text.writing import prepare_output
 

@@ -41,8 +41,7 @@ def command(session: Session, folders: tuple[Path, ...], settings: ScoreSettings
       mexma eval bucc bucc2018 --model facebook/MEXMA
       mexma eval bucc mining/fra-eng mining/deu-eng -o bucc.json
     """
-    from mexma_cli.evaluation.bucc import evaluate
-    from mexma_cli.evaluation.readers.mining import read_sets
+    from mexma_cli.evaluation.bucc import evaluate, read_sets
 
     sets = read_sets(folders)
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)

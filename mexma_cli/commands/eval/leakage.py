@@ -71,10 +71,9 @@ def command(
       mexma eval leakage LASER/data/tatoeba/v1 --with runs/systems/meat-oracle --langs 36 --plot clouds.png
       mexma eval leakage codeswitched --with runs/systems/meat-oracle --sts STS2017
     """
-    from mexma_cli.evaluation.leakage import clouds, leakage_result, measure_leakage
-    from mexma_cli.evaluation.readers.sts import find_files, read_pairs
-    from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
-    from mexma_cli.reporting.cloud_plot import draw_clouds
+    from mexma_cli.evaluation.leakage import clouds, draw_clouds, leakage_result, measure_leakage
+    from mexma_cli.evaluation.sts import find_files, read_pairs
+    from mexma_cli.evaluation.tatoeba import read_tatoeba
     from mexma_cli.reporting.plot import check_plottable
     from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer
     from mexma_cli.text.writing import prepare_output

@@ -40,8 +40,7 @@ def command(session: Session, folders: tuple[Path, ...], kfold: int) -> Result:
     from mexma_cli.errors import require
 
     require("sklearn", "eval", "SentEval's logistic regression")
-    from mexma_cli.evaluation.readers.senteval import read_tasks
-    from mexma_cli.evaluation.senteval import check_classes, embed_splits, evaluate, protocol
+    from mexma_cli.evaluation.senteval import check_classes, embed_splits, evaluate, protocol, read_tasks
 
     tasks = read_tasks(folders)
     for task, splits in tasks.items():

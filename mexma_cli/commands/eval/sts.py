@@ -34,8 +34,7 @@ def command(session: Session, paths: tuple[Path, ...]) -> Result:
       mexma eval sts stsb/dev.*.tsv.gz --model facebook/MEXMA
       mexma eval sts sts-test.csv STS12.tsv --json
     """
-    from mexma_cli.evaluation.readers.sts import find_files, read_pairs
-    from mexma_cli.evaluation.sts import evaluate
+    from mexma_cli.evaluation.sts import evaluate, find_files, read_pairs
 
     sets = [read_pairs(path) for path in find_files(paths)]
     with session.embedder(2 * sum(len(pairs.gold) for pairs in sets)) as embed:

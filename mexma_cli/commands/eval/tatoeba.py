@@ -30,8 +30,7 @@ def command(session: Session, folder: Path, languages: str | None) -> Result:
     Examples:
       mexma eval tatoeba LASER/data/tatoeba/v1 --langs 36 --model sentence-transformers/LaBSE
     """
-    from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
-    from mexma_cli.evaluation.tatoeba import evaluate
+    from mexma_cli.evaluation.tatoeba import evaluate, read_tatoeba
 
     pairs = read_tatoeba(folder, languages)
     with session.embedder(sum(2 * len(pair.english) for pair in pairs)) as embed:

@@ -33,7 +33,7 @@ def command(session: Session, folder: Path, languages: str | None, split: str) -
     Example:
       mexma eval tokens flores200_dataset --langs 81 --model facebook/MEXMA
     """
-    from mexma_cli.evaluation.readers.aligned import read_texts
+    from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.tokens import QUERIES, evaluate
 
     data = read_texts(folder, split, languages, QUERIES)

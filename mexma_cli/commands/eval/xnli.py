@@ -39,7 +39,7 @@ def command(session: Session, folder: Path, settings: FineTuning) -> Result:
     Example:
       mexma eval xnli XNLI --model facebook/MEXMA --device cuda -o xnli.json
     """
-    from mexma_cli.evaluation.readers.xnli import read_data
+    from mexma_cli.evaluation.xnli import read_data
 
     data = read_data(folder)
     from mexma_cli.evaluation.xnli import evaluate

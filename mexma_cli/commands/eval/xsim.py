@@ -8,7 +8,7 @@ from mexma_cli.commands.eval_options import Result, Session, aligned_options, ev
 from mexma_cli.settings.score import ScoreSettings
 
 if TYPE_CHECKING:
-    from mexma_cli.evaluation.readers.aligned import AlignedTexts
+    from mexma_cli.evaluation.aligned import AlignedTexts
 
 
 @evaluation(

@@ -11,7 +11,7 @@ from mexma_cli.commands.eval_options import Result, Session, aligned_options, ev
 from mexma_cli.settings.score import ScoreSettings
 
 if TYPE_CHECKING:
-    from mexma_cli.evaluation.readers.aligned import AlignedTexts
+    from mexma_cli.evaluation.aligned import AlignedTexts
 
 
 @evaluation(
@@ -42,7 +42,7 @@ def command(session: Session, augmented: Path | None, data: AlignedTexts, settin
       mexma eval xsimpp flores200_dataset --langs 81 --model facebook/MEXMA
       mexma eval xsimpp NTREX --augmented hard --langs fra,deu
     """
-    from mexma_cli.evaluation.readers.augmented import find_augmented
+    from mexma_cli.evaluation.augment import find_augmented
     from mexma_cli.evaluation.xsimpp import evaluate
 
     hard = find_augmented(data, augmented)

@@ -39,7 +39,7 @@ OBSERVED = 4
 MOMENT_RATE = 0.01
 """How much of the second moment is each batch's own."""
 SMALLEST_EIGENVALUE = 1e-3
-"""Of the second moment, as a share of the mean."""
+"""Least second moment, as a share of the mean."""
 
 
 class Bag(Objective):

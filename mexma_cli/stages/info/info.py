@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_ENDING = ".pt"
-"""Of the files of LASER and SONAR."""
+"""The ending of LASER's and SONAR's files."""
 _CHECKSUMS = "every file has the checksum in its manifest"
 _LOADS = "it loads; there is no checksum to compare its files with"
 _CHECKED = {

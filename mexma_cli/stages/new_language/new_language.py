@@ -24,9 +24,8 @@ import yaml
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError, in_a_line
-from mexma_cli.evaluation.bucc import measure
+from mexma_cli.evaluation.bucc import measure, read_sets
 from mexma_cli.evaluation.embedder import Embedder
-from mexma_cli.evaluation.readers.mining import read_sets
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
 from mexma_cli.settings.load import load
 from mexma_cli.settings.score import ScoreSettings

@@ -178,7 +178,7 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
 
 
 def bitexts_of(data: Data) -> list[Bitext]:
-    """As `find_bitexts`, with nothing missing.
+    """The texts of all corpora (`find_bitexts`), if none is missing.
 
     Raises:
         MexmaError: Something is.

@@ -1,4 +1,4 @@
-"""What OPUS has of a recipe's corpora, and the commands that download it."""
+"""The files that OPUS has for a recipe's corpora, and the commands that download them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def script(data: Data, name: str) -> Iterator[str]:
 
 
 def needed(data: Data, there: set[tuple[str, str]]) -> str:
-    """What OPUS lists beside what is there, in words; empty if that is nothing.
+    """The files that OPUS has beside those that are there, counted in words; empty if there are none.
 
     Args:
         there: Corpora and FLORES-200 codes that have files.

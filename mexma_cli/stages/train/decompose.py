@@ -51,12 +51,12 @@ class DecomposerManifest(Sealed):
     pooling: str
     prefix: str
     normalised: bool = True
-    """Of unit vectors, or of those before the encoder's Normalize."""
+    """Whether it takes unit vectors apart, or those before the encoder's Normalize."""
     dim: int
     languages: tuple[str, ...]
     fingerprints: dict[VectorPart, str]
-    """Of stores with one part of the vectors, which go together with stores of the same part only. That of
-    the meaning is the exported encoder's, where there is one, since that encoder embeds this part."""
+    """Fingerprints of stores with one part of the vectors, which go with stores of the same part only. The
+    meaning's is the exported encoder's, where there is one, since that encoder embeds this part."""
     exported: bool
     tool_version: str
 

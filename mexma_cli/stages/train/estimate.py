@@ -1,4 +1,4 @@
-"""What a training takes, counted from its recipe before anything heavy is loaded.
+"""The costs of a training, counted from its recipe before anything heavy is loaded.
 
 Operations are exact for the shapes (`settings.work`), but for the mean length of a sentence, which is known
 only of prepared pairs. Memory and hours are estimates.
@@ -27,13 +27,13 @@ _SHAPES = {
     "google-bert/bert-base-multilingual-cased": Shape(12, 768, 3072, 119_547, 512, 2),
     "intfloat/e5-base-v2": Shape(12, 768, 3072, 30_522, 512, 2),
 }
-"""Of the encoders that shipped recipes begin with, so that they need not be fetched for an estimate."""
+"""Shapes of encoders that shipped recipes begin with, so that they need not be fetched for an estimate."""
 _LOGIT_ROWS = 512  # as `objectives.losses.CHUNK_ROWS`, whose module needs torch
 
 
 @dataclass(frozen=True)
 class PhaseEstimate:
-    """What a phase takes.
+    """The costs of a phase.
 
     Attributes:
         trained, frozen: Parameters.
@@ -60,7 +60,7 @@ class PhaseEstimate:
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """What a training takes.
+    """The costs of a training.
 
     Attributes:
         length: Tokens of a sentence.
@@ -78,7 +78,7 @@ class TrainingEstimate:
 
 
 def estimate(recipe: Recipe, processes: int) -> TrainingEstimate:
-    """What a recipe takes in so many processes, with a GPU each.
+    """The costs of a recipe in so many processes, with a GPU each.
 
     Raises:
         MexmaError: The encoder is not on this machine, or of another kind than BERT.

@@ -263,7 +263,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
 
 
 def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[TokenisedPairs]) -> tuple[str, ...]:
-    """What the trained encoder knows; () if it starts from one of which that is not known."""
+    """The languages of the trained encoder; () if those of the encoder it starts from are not known."""
     if recipe.encoder.new is None and not start.languages:
         return ()
     sides = [(store.manifest.source_language, store.manifest.target_language) for store in stores]

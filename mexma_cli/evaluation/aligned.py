@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import both_filled, read_aligned, read_sentences
+from mexma_cli.evaluation.reading import both_filled, read_aligned, read_sentences
 from mexma_cli.languages import resolve
 from mexma_cli.settings.load import load
 from mexma_cli.text.amounts import counted

@@ -1,4 +1,4 @@
-"""Functions that the readers of benchmarks' files share. Their errors name the file and the line."""
+"""Reading the files of benchmarks: what evaluations share. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
 def parsed(
     path: Path, lines: Iterable[tuple[int, str]], parse: Callable[[str], Parsed], hint: str
 ) -> Iterator[Parsed]:
-    """What `parse` makes of each line, given with its number.
+    """Parse lines that are given with their numbers.
 
     Raises:
         MexmaError: `parse` raised a ValueError; with the file, the line and the error's text.
