@@ -20,6 +20,7 @@ from mexma_cli.encoder.loading.library import KIND, LibraryEncoder, LibraryModel
 from mexma_cli.encoder.loading.load import load
 from mexma_cli.encoder.loading.modules import is_only_ours, save_modules
 from mexma_cli.encoder.loading.settings import (
+    prompt_settings,
     shorten_tokenizer,
     write_only_ours,
     write_prompts,
@@ -155,6 +156,7 @@ class SentenceEncoder:
         if found.ngrams_in:
             encoder.ngrams = NgramEmbeddings.load(found.ngrams_in, found.weights.config.hidden_size)
         encoder.prefix, encoder.prompts = found.prefix, found.prompts
+        encoder.truncate(found.dim and min(found.dim, encoder.dim))
         encoder.languages, encoder.trained = found.languages, found.trained
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
         here = (default_device() if device == "auto" else device) in ("auto", "cpu")
@@ -301,8 +303,10 @@ class SentenceEncoder:
     @property
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
-        first_only = self.pooling in FIRST_ONLY
-        return isinstance(self.transformer, Table) or (first_only and is_bag(self.transformer))
+        if isinstance(self.transformer, Table):
+            return True
+        first_only = self.pooling in FIRST_ONLY and is_bag(self.transformer)
+        return first_only and self.fast_tokenizer.special[0] > 0
 
     @property
     def computed_by(self) -> str:
@@ -608,12 +612,13 @@ class SentenceEncoder:
         from mexma_cli.numerics.devices import precision_of
 
         stored = precision_of("float16" if dtype == "pq" else dtype)
+        prompts = prompt_settings(self.prefix, self.prompts, self._kept)
         if isinstance(self.transformer, Table):
             if dtype == "pq":
                 raise MexmaError(f"{self.name!r}: a static encoder is not quantised", "--dtype fp16")
             table = {name: weight.to(stored) for name, weight in self.transformer.weights.items()}
             static.save_table(where, table, self.fast_tokenizer.unlimited)
-            write_prompts(where, self.prefix, self.prompts)
+            write_prompts(where, prompts)
             return stored
         self.tokenizer.save_pretrained(where)
         if dtype == "pq":
@@ -632,7 +637,8 @@ class SentenceEncoder:
         if is_only_ours(where):
             write_only_ours(where)
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
-        write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
+        write_settings(where, self.max_tokens, lower_case)
+        write_prompts(where, prompts)
         return stored
 
 

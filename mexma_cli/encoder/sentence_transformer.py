@@ -50,8 +50,9 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
         ) from None
     encoder = SentenceEncoder.load(name_or_path, "cpu")
     if isinstance(encoder.transformer, LibraryModel):
+        encoder.transformer.library.truncate_dim = encoder._kept
         return encoder.transformer.library
-    settings = prompt_settings(encoder.prefix, encoder.prompts)
+    settings = prompt_settings(encoder.prefix, encoder.prompts, encoder._kept)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
     parts: list[torch.nn.Module]
     if isinstance(encoder.transformer, Table):

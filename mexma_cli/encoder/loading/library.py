@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -185,6 +186,7 @@ class LibraryModel(Weights):
 
     def __init__(self, library: SentenceTransformer) -> None:
         self.library = library.eval()
+        library.truncate_dim = None  # `SentenceEncoder` does that
         modules = [module for module in library.modules() if hasattr(module, "get_config_dict")]
         modes = [getattr(module, "pooling_mode", None) for module in modules]
         named = [mode if isinstance(mode, str) else "+".join(mode) for mode in modes if mode]
@@ -228,7 +230,7 @@ class LibraryEncoder:
         low: Whether products are computed in bfloat16, on a processor.
     """
 
-    library: Any
+    library: SentenceTransformer
     prompt: str
     max_tokens: int
     batch: int
@@ -239,7 +241,7 @@ class LibraryEncoder:
         import torch
 
         limit = self.library.max_seq_length
-        lowered = limit is not None and limit > self.max_tokens
+        lowered = limit is not None and self.max_tokens < limit < math.inf  # that of StaticEmbedding
         order = np.argsort([-len(sentence) for sentence in some.texts], kind="stable")
         together = 32 * self.batch
         try:

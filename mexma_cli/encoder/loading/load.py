@@ -20,7 +20,13 @@ from mexma_cli.encoder.loading.folder import locate
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.library import load_by_library, with_code
 from mexma_cli.encoder.loading.modules import load_modules
-from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered, read_prompts, read_settings
+from mexma_cli.encoder.loading.settings import (
+    FolderSettings,
+    NotCovered,
+    read_prompts,
+    read_settings,
+    unasked,
+)
 from mexma_cli.encoder.loading.tokenizer import (
     LazyTokenizer,
     panic_as_message,
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+_COUNTED = ("albert", "bert", "deberta-v2", "distilbert", "electra", "ernie", "rembert")
+"""Families whose positions are counted from the first token, padding or not."""
 UNSEEN = "\U000f1234"
 """A private-use character that is in no vocabulary."""
 
@@ -61,6 +69,7 @@ class Loaded:
     modules: Sequence[torch.nn.Module] = ()
     prefix: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
+    dim: int | None = None
     ngrams_in: Path | None = None
     languages: tuple[str, ...] = ()
     trained: Mapping[str, card.Trained] = field(default_factory=dict)
@@ -91,8 +100,8 @@ def load(
                     f"({library.pooling})",
                     "leave out --pooling",
                 ) from None
-            prefix, prompts = read_prompts(folder)
-            found = Loaded(name, library, words, library.pooling, words.max_tokens, (), prefix, prompts)
+            said = read_prompts(folder)
+            found = Loaded(name, library, words, library.pooling, words.max_tokens, (), *said)
     found.languages, found.trained = card.languages(where), card.read_trained(where)
     return found
 
@@ -111,21 +120,30 @@ def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_c
         table = static.read_table(settings)
         words: LazyTokenizer = static.read_tokenizer(name, settings, len(table.vectors))
         modules = load_modules(name, settings, table.config.hidden_size, None)
-        limit = words.max_tokens
-        return Loaded(name, table, words, own, limit, modules, settings.prefix, settings.prompts)
+        said = settings.prefix, settings.prompts, settings.dim
+        return Loaded(name, table, words, own, words.max_tokens, modules, *said)
     if pooling == "pooler" and any(kind == "Dense" for kind, _, _ in settings.modules):
         raise MexmaError(
             f"{name!r} has a Dense module of its own, in the place of a pooler", "leave out --pooling"
         )
     if pooling is None and settings.pooling == "cls" and not (where / "modules.json").is_file():
         log.info("%s has no modules.json: vectors are the first token's (--pooling cls)", name)
-    transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+    try:
+        transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+    except MexmaError as error:
+        if settings.unread:
+            raise unasked(repr(name), settings.unread, f"; without it: {error.message}") from None
+        raise
+    if settings.unread:
+        kind = settings.config["model_type"]
+        log.info("%s: its Python code (%s) is not run: transformers has %s", name, settings.unread, kind)
     words = load_tokenizer(name, settings, transformer.vocabulary)
     modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
     limit = min(words.limit(name, settings.max_tokens), transformer.positions)
     if limit < 2:
         raise MexmaError(f"{name!r}: config.json has positions for {limit} tokens: no room for a sentence")
-    found = Loaded(name, transformer, words, own, limit, modules, settings.prefix, settings.prompts)
+    said = settings.prefix, settings.prompts, settings.dim
+    found = Loaded(name, transformer, words, own, limit, modules, *said)
     found.ngrams_in = settings.transformer
     if settings.own_code:
         _check_own_code(found, transformer)
@@ -286,8 +304,12 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
         backend.encode(UNSEEN)
     except Exception as error:  # tokenizers raises plain Exception
         raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
+    if tokenizer.pads_left and config.get("model_type") in _COUNTED:
+        raise NotCovered(
+            f"{name!r}: padding stands before a sentence, and its positions are counted from there"
+        )
     family = FAMILIES.get(str(config.get("model_type")))
-    if len(ends) != 2 and (family is None or family.is_bert or family.takes_language):
+    if len(ends) != 2 and (family is None or family.takes_language):
         raise NotCovered(
             f"{wrong}: it puts {len(ends)} special tokens around a sentence, not one before and one after "
             f"{sizes}",
@@ -295,7 +317,9 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
         )
     if family is not None and not family.behind_padding:
         return  # BERT reads none of these ids; multilingual-e5-small states BERT's and has XLM-R's tokeniser
-    expected = {"pad_token_id": tokenizer.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
+    expected = {"pad_token_id": tokenizer.padding}
+    if len(ends) == 2:
+        expected |= {"bos_token_id": ends[0], "eos_token_id": ends[1]}
     if family is not None and family.takes_language:
         del expected["bos_token_id"]  # the first token is the language
     for key, found in expected.items():

@@ -42,6 +42,10 @@ ELSEWHERE = re.compile(r'"([\w.-]+/[\w.-]+)--([\w.]+)"')
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
 
+_BY_LONGEST = {"dynamic", "longrope"}
+"""Rotations of positions that are others for all sentences of a batch if one is long."""
+
+
 class NotCovered(MexmaError):
     """An encoder that mexma does not compute itself, though sentence-transformers may."""
 
@@ -60,6 +64,8 @@ class FolderSettings:
         lower_case: Whether text is lower-cased first.
         own_code: Whether config.json names Python code in the folder (`auto_map`).
         prompts: All prompts by their names, from which users of sentence-transformers choose.
+        dim: How many numbers of a vector are kept (`truncate_dim`); None: all.
+        unread: Files of Python code of the folder's own, which is not run: transformers has the family.
     """
 
     config: dict[str, Any]
@@ -71,6 +77,8 @@ class FolderSettings:
     lower_case: bool = False
     own_code: bool = False
     prompts: dict[str, str] = field(default_factory=dict)
+    dim: int | None = None
+    unread: str = ""
 
 
 def read_settings(folder: str | Path, trust_remote_code: bool = False) -> FolderSettings:
@@ -95,8 +103,10 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
             norm = (("Normalize", where, none),) if config.get("normalize") else ()
             return FolderSettings({"model_type": STATIC}, where, "mean", norm)
         own_code = _own_code(where, config, trust_remote_code)
+        unread = "" if own_code else code_files(config)
         with_language = not own_code and FAMILIES[config["model_type"]].takes_language
-        return FolderSettings(config, where, "mean" if with_language else "cls", own_code=own_code)
+        usual: Pooling = "mean" if with_language else "cls"
+        return FolderSettings(config, where, usual, own_code=own_code, unread=unread)
     kinds = [(_kind(where, entry, trust_remote_code), entry) for entry in _list(where, entries)]
     order = [kind for kind, _ in kinds]
     first = 1 if order[:1] == ["StaticEmbedding"] else 2
@@ -106,16 +116,17 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
             "supported: Transformer and Pooling, or StaticEmbedding, then any Dense and Normalize",
         )
     paths = [where / str(entry.get("path", "")) for _, entry in kinds]
-    prefix, prompts = read_prompts(where)
+    prefix, prompts, dim = read_prompts(where)
     behind = tuple(
         (kind, path, _checked(path, kind)) for kind, path in list(zip(order, paths, strict=True))[first:]
     )
     if first == 1:
         static = {"model_type": STATIC}
-        return FolderSettings(static, paths[0], "mean", behind, prefix=prefix, prompts=prompts)
+        return FolderSettings(static, paths[0], "mean", behind, prefix=prefix, prompts=prompts, dim=dim)
     transformer, pooling = paths[:2]
     config = _config(transformer)
     limit = _transformer_settings(transformer)
+    own_code = _own_code(where, config, trust_remote_code)
     return FolderSettings(
         config,
         transformer,
@@ -124,8 +135,10 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         _max_seq_length(transformer, limit),
         prefix,
         bool(limit.get("do_lower_case", False)),
-        _own_code(where, config, trust_remote_code),
+        own_code,
         prompts,
+        dim,
+        "" if own_code else code_files(config),
     )
 
 
@@ -146,18 +159,13 @@ def _config(where: Path) -> dict[str, Any]:
 
 
 def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
-    """Whether the folder has its own code; if not, check that the architecture is supported."""
-    if code := config.get("auto_map"):
-        if not trusted:
-            names = sorted(set(re.findall(r"(\w+)\.\w+", json.dumps(code))))
-            files = ", ".join(f"{name}.py" for name in names)
-            raise MexmaError(
-                f"{where} brings its own Python code ({files}), which is not run unasked",
-                "read that code, then give --trust-remote-code",
-            )
+    """Whether the folder's own code is run; if not, check that the architecture is supported."""
+    family = config.get("model_type")
+    if config.get("auto_map") and trusted:
         check_fetches_nothing(where)
         return True
-    family = config.get("model_type")
+    if config.get("auto_map") and family not in list(FAMILIES):
+        raise unasked(where, code_files(config))
     if not isinstance(family, str) or family not in FAMILIES or family == STATIC:
         raise NotCovered(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
@@ -170,6 +178,10 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         )
     if config.get("quantization_config") is not None:
         raise MexmaError(f"{where}: config.json has a quantization_config, which is not supported")
+    rope = {**_inner(config, "rope_scaling"), **_inner(config, "rope_parameters")}
+    kinds = {rope.get("rope_type"), rope.get("type")} | {_inner(rope, key).get("rope_type") for key in rope}
+    if odd := sorted(map(str, kinds & _BY_LONGEST)):
+        raise NotCovered(f"{where}: config.json has rope_type {odd[0]!r}, which depends on the longest text")
     usual_values = {"is_decoder": False, "position_embedding_type": "absolute"}
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
@@ -183,6 +195,20 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     if padding is None:
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     return False
+
+
+def code_files(config: dict[str, Any]) -> str:
+    """The names of the files of Python code that config.json names."""
+    names = set(re.findall(r"(\w+)\.\w+", json.dumps(config.get("auto_map") or {})))
+    return ", ".join(f"{name}.py" for name in sorted(names))
+
+
+def unasked(where: object, files: str, why: str = "") -> MexmaError:
+    """The error for a folder that cannot be loaded unless its own code is run."""
+    return MexmaError(
+        f"{where} brings its own Python code ({files}), which is not run unasked{why}",
+        "read that code, then give --trust-remote-code",
+    )
 
 
 def check_fetches_nothing(where: Path) -> None:
@@ -219,6 +245,12 @@ def _fetching(content: Any) -> Iterator[str]:
     elif isinstance(content, list):
         for value in content:
             yield from _fetching(value)
+
+
+def _inner(content: dict[str, Any], key: str) -> dict[str, Any]:
+    """The object under a key; {} if there is none."""
+    found = content.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
@@ -313,8 +345,8 @@ def _check_usual(where: str, settings: dict[str, Any], usual: dict[str, Any]) ->
             raise NotCovered(f"{where}: {key} {settings[key]!r} is not supported, only {expected!r}")
 
 
-def read_prompts(where: Path) -> tuple[str, dict[str, str]]:
-    """The default prompt, and all prompts by name, from config_sentence_transformers.json."""
+def read_prompts(where: Path) -> tuple[str, dict[str, str], int | None]:
+    """The default prompt, all by name, and `truncate_dim`, from config_sentence_transformers.json."""
     path = where / "config_sentence_transformers.json"
     settings = read_json_object(path) or {}
     kind = settings.get("model_type", "SentenceTransformer")
@@ -325,7 +357,10 @@ def read_prompts(where: Path) -> tuple[str, dict[str, str]]:
     prompt = "" if name is None else prompts.get(str(name))
     if not isinstance(prompt, str):
         raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
-    return prompt, prompts
+    dim = settings.get("truncate_dim")
+    if dim is not None and (not isinstance(dim, int) or dim < 1):
+        raise MexmaError(f"{path}: truncate_dim is {dim!r}")
+    return prompt, prompts, dim
 
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
@@ -362,10 +397,8 @@ def read_json(path: Path) -> Any:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
 
 
-def write_settings(
-    where: Path, max_tokens: int, lower_case: bool, prefix: str, prompts: Mapping[str, str]
-) -> None:
-    """Write the length limit, lower-casing and prompts as sentence-transformers reads them.
+def write_settings(where: Path, max_tokens: int, lower_case: bool) -> None:
+    """Write the length limit and lower-casing as sentence-transformers reads them.
 
     The transformer is stored without a pooler, and is made there without one.
     """
@@ -376,13 +409,11 @@ def write_settings(
     if "auto_map" not in config and (family is None or family.is_bert):  # own code may not know it
         limit["model_args"] = {"add_pooling_layer": False}
     write_json(where / "sentence_bert_config.json", limit)
-    write_prompts(where, prefix, prompts)
 
 
-def write_prompts(where: Path, prefix: str, prompts: Mapping[str, str]) -> None:
-    """Write the prompts, if there are any, as sentence-transformers reads them."""
-    settings = prompt_settings(prefix, prompts)
-    if settings["prompts"]:
+def write_prompts(where: Path, settings: dict[str, Any]) -> None:
+    """Write `prompt_settings`, if they are not the usual ones, as sentence-transformers reads them."""
+    if settings["prompts"] or "truncate_dim" in settings:
         write_json(where / "config_sentence_transformers.json", settings)
 
 
@@ -393,12 +424,13 @@ def write_only_ours(where: Path) -> None:
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def prompt_settings(prefix: str, prompts: Mapping[str, str]) -> dict[str, Any]:
-    """The prompts as arguments of sentence-transformers; `prefix` is the default prompt."""
+def prompt_settings(prefix: str, prompts: Mapping[str, str], dim: int | None) -> dict[str, Any]:
+    """Prompts and `truncate_dim` as arguments of sentence-transformers; `prefix` is the default prompt."""
+    kept = {} if dim is None else {"truncate_dim": dim}
     if not prefix:
-        return {"prompts": dict(prompts), "default_prompt_name": None}
+        return {"prompts": dict(prompts), "default_prompt_name": None, **kept}
     name = next((name for name, prompt in prompts.items() if prompt == prefix), "default")
-    return {"prompts": {**prompts, name: prefix}, "default_prompt_name": name}
+    return {"prompts": {**prompts, name: prefix}, "default_prompt_name": name, **kept}
 
 
 def write_json(path: Path, content: Any) -> None:

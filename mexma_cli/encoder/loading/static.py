@@ -85,7 +85,9 @@ def read_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> Stat
             f"and there are {vocabulary:,} vectors",
             "take both from the same folder",
         )
-    return StaticTokenizer(backend, _no_object, None, sys.maxsize)
+    cut = backend.truncation or {}  # which sentence-transformers leaves on, as it does not for a transformer
+    limit, keeps_end = cut.get("max_length", sys.maxsize), cut.get("direction") == "left"
+    return StaticTokenizer(backend, _no_object, None, limit, keeps_end)
 
 
 def _no_object() -> Any:

@@ -76,7 +76,12 @@ class LazyTokenizer:
         padding: Id of the padding token; None if there is none.
         max_tokens: Length limit.
         keeps_end: Whether a longer sentence keeps its end, not its beginning (`truncation_side: left`).
+
+    Attributes:
+        pads_left: Whether other programs put padding before a sentence.
     """
+
+    pads_left = False
 
     def __init__(
         self,
@@ -97,7 +102,9 @@ class LazyTokenizer:
         """Around transformers' object."""
         backend, padding = tokenizer.backend_tokenizer, tokenizer.pad_token_id
         keeps_end = tokenizer.truncation_side == "left"
-        return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
+        made = cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
+        made.pads_left = tokenizer.padding_side == "left"
+        return made
 
     @classmethod
     @panic_as_message()

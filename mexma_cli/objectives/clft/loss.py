@@ -134,4 +134,5 @@ def teacher_of(encoder: SentenceEncoder, settings: ClftSettings) -> SentenceEnco
         return copy.deepcopy(encoder)
     teacher = SentenceEncoder.load(settings.teacher, "cpu")
     teacher.backend = encoder.backend
+    teacher.truncate(None)
     return teacher

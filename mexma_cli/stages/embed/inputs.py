@@ -60,7 +60,8 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
     if not normalised:
         encoder.keep_lengths()
     encoder.prefix = encoder.prompted(choice.prompt, choice.task)
-    encoder.truncate(choice.dim)
+    if choice.dim is not None:
+        encoder.truncate(choice.dim)
     return encoder
 
 

@@ -252,6 +252,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
             settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
         )
         encoder.check_packs("training")
+        encoder.truncate(None)
         if settings.pooling is not None:  # and nothing besides
             encoder.modules, encoder.prefix, encoder.prompts = torch.nn.Sequential(), "", {}
         return encoder

@@ -42,6 +42,12 @@ ONLY_THERE: dict[str, Callable[[Path], object]] = {
     "activation": change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU"),
     "of tokens": change_json(DENSE, module_input_name="token_embeddings"),
     "decoder": change_json("config.json", is_decoder=True),
+    "rotations": change_json("config.json", rope_scaling={"type": "dynamic", "factor": 2.0}),
+    "left padding": change_json("tokenizer_config.json", padding_side="left"),
+    "truncated": lambda folder: (
+        change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU")(folder),
+        change_json("config_sentence_transformers.json", truncate_dim=8)(folder),
+    ),
 }
 
 
@@ -217,5 +223,6 @@ def test_code_of_another_page_is_run_at_its_commit(
         encoder = SentenceEncoder.load(folder, "cpu", trust_remote_code=True, code_revision=Hub.sha)
         np.testing.assert_allclose(encoder.embed(texts), expected, atol=1e-5)
         assert f"{name}/resolve/{Hub.sha}/modeling{number}.py" in Hub.asked
+    change_json("config.json", model_type="own")(folder)
     with pytest.raises(MexmaError, match="own Python code"):
         SentenceEncoder.load(folder, "cpu", code_revision=Hub.sha)

@@ -100,6 +100,20 @@ def test_a_folder_without_modules_is_the_same(texts: list[str], tmp_path: Path) 
     assert not encoder.normalised and np.abs(encoder.embed(texts) - expected).max() > 0.1
 
 
+def test_a_tokeniser_that_cuts_is_honoured(texts: list[str], tmp_path: Path) -> None:
+    of_the_library(tmp_path / "it", texts)
+    cut = {"direction": "Left", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
+    edit("tokenizer.json", lambda words: words.update(truncation=cut))(tmp_path / "it")
+    encoder = SentenceEncoder.load(tmp_path / "it")
+    assert encoder.max_tokens == 5
+    theirs = library.SentenceTransformer(str(tmp_path / "it"), device="cpu").encode(texts)
+    np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+    # What the library runs has no limit that could be set.
+    edit("modules.json", lambda entries: entries[1].update(type=f"{OLD}.Dropout"))(tmp_path / "it")
+    write(tmp_path / "it" / "1_Dense" / "config.json", {"dropout": 0.1})
+    assert SentenceEncoder.load(tmp_path / "it", max_tokens=3).embed(texts).shape == (len(texts), 16)
+
+
 def test_commands_with_it(texts: list[str], tmp_path: Path) -> None:
     potion(tmp_path / "it", texts)
     found = [write_lines(tmp_path / f"{name}.txt", *texts[start::2]) for start, name in enumerate("ab")]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, XLMRobertaForMaskedLM
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -84,6 +84,25 @@ def test_a_tokeniser_that_cuts_the_beginning_off(
     encoder.save(tmp_path / "saved")
     again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert again.fingerprint == encoder.fingerprint and np.array_equal(again.embed(texts), ours)
+
+
+@pytest.mark.parametrize("special", [("[CLS]",), ()])
+def test_tokenisers_with_one_special_token_or_none(
+    special: tuple[str, ...], copy: Callable[[str], Path], texts: list[str]
+) -> None:
+    folder = copy("labse")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    single = [*special, "$A"]
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=[("[CLS]", 2)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": WIDTH}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 60}))
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    assert encoder.computed_by.startswith("mexma's engine") and len(encoder.tokenize([LONG])[0]) == 60
+    assert np.abs(encoder.embed(texts) - sentence_transformers(folder, texts)).max() < 1e-5
+    assert np.isfinite(encoder.embed([""])).all()
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta"])

@@ -104,7 +104,7 @@ def test_prompts_are_recorded_and_compared(prompted: Path, texts: list[Path], tm
 
 @pytest.mark.parametrize("dim", [1, 12, 32])
 def test_dimensions_are_those_of_sentence_transformers(
-    dim: int, prompted: Path, sentences: dict[str, list[str]]
+    dim: int, prompted: Path, sentences: dict[str, list[str]], tmp_path: Path
 ) -> None:
     library = pytest.importorskip("sentence_transformers")
     encoder = chosen(prompted, dim=dim)
@@ -113,6 +113,10 @@ def test_dimensions_are_those_of_sentence_transformers(
     assert encoder.dim == dim
     whole = chosen(prompted)
     assert (encoder.fingerprint == whole.fingerprint) == (dim == 32)
+    encoder.save(tmp_path / "saved")
+    saved = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert chosen(tmp_path / "saved").dim == saved.encode(["Oui"]).shape[1] == dim
+    assert chosen(tmp_path / "saved", dim=1).dim == 1
 
 
 def test_dimensions_of_normalised_vectors(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
