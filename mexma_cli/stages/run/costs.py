@@ -133,7 +133,7 @@ def _factors(folder: RunFolder, kinds: Iterable[Kind], dim: int, warm: bool = Fa
     took, said = Counter[str](), Counter[str]()
     for kind in kinds:
         records = [record for unit in kind.units() if (record := folder.record(unit.name)) is not None]
-        if done := [record.processor for record in records if record.processor]:
+        if done := [record.processor_seconds for record in records if record.processor_seconds]:
             share = len(done) / kind.count
             took[kind.work] += sum(done)  # type: ignore[assignment]
             said[kind.work] += COSTS[kind.work].of(len(done), share * kind.rows, share * kind.cells * dim)  # type: ignore[assignment]

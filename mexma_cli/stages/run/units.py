@@ -168,7 +168,7 @@ class Record(Frozen):
     """What later units, and the report, want to know of it; the same for equal inputs."""
     seconds: float
     """That it took."""
-    processor: float = 0
+    processor_seconds: float = 0
     """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
     """A checksum of all that the record says otherwise."""
@@ -389,7 +389,7 @@ class RunFolder:
             checksum=_content(made, files),
             facts=facts,
             seconds=round(seconds[0], 3),
-            processor=round(seconds[1], 3),
+            processor_seconds=round(seconds[1], 3),
         ).sealed()
         self._keep(unit.name, record.sealed(key="", files=own | files))
         commit(output, made=made, own={Path(name).name for name in own})
