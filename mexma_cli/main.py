@@ -61,6 +61,7 @@ PURPOSES = {
         "score": "Score each line of an existing bitext.",
         "tune": "Find the best score threshold, with or without a gold list.",
         "filter": "Drop the pairs of a bitext that break a rule.",
+        "review": "Put pairs on a web page, to look at and to label.",
     },
     "Train an encoder": {
         "prepare": "Clean and tokenise parallel text for training.",

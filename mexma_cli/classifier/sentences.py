@@ -24,11 +24,12 @@ MARKS = {
 """Marks that are counted, and how they are written."""
 _MARK = {character: place for place, kind in enumerate(MARKS.values()) for character in kind}
 _ANY_MARK = re.compile(f"[{''.join(map(re.escape, _MARK))}]")
-_WORD = re.compile(rf"{KATAKANA}|(?:(?!{SIGN}|{KATAKANA})[^\W\d_])+|(?:{SIGN})+")
+WORD = re.compile(rf"{KATAKANA}|(?:(?!{SIGN}|{KATAKANA})[^\W\d_])+|(?:{SIGN})+")
 _LINES = 1 << 12
 _KNOWN = 1 << 18  # words whose trigrams are remembered
 _LETTERS = 24  # of a word that are looked at
-_SHORTEST = 3  # letters of a name
+NAME_LETTERS = 3
+"""Letters of a name, at least."""
 _TRIGRAMS = np.int64(1 << 24)
 _DIGITS = 18  # of a number that are compared, the last ones
 
@@ -74,11 +75,11 @@ def look_at(texts: Iterable[str]) -> Sentences:
                 marks[row, _MARK[mark]] += 1
             digits.append([int(one[-_DIGITS:] or 0) for one in numbers(text).elements()])
             inside, own = set[int](), list[int]()
-            for place, word in enumerate(_WORD.findall(text)):
+            for place, word in enumerate(WORD.findall(text)):
                 if (of_word := known.get(word)) is None:
-                    of_word = known[word] = _trigrams(word)
+                    of_word = known[word] = trigrams_of(word)
                 inside.update(of_word)
-                if place and len(of_word) >= _SHORTEST and word[0].isupper():
+                if place and len(of_word) >= NAME_LETTERS and word[0].isupper():
                     own.append(of_names.rows + len(new))
                     new.append(of_word)
             trigrams.append(sorted(inside))
@@ -99,7 +100,8 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _trigrams(word: str) -> list[int]:
+def trigrams_of(word: str) -> list[int]:
+    """Three letters each of a word in lower-case Latin letters, as numbers: see `Sentences.trigrams`."""
     latin = (word if word.isascii() else anyascii(word)).lower().encode()[:_LETTERS]
     padded = b" " + latin + b" "
     return sorted({int.from_bytes(padded[at : at + 3], "big") for at in range(len(padded) - 2)})

@@ -47,6 +47,11 @@ log = logging.getLogger(__name__)
     is_flag=True,
     help="Add a column: the probability that the pair is a translation. Made for the vectors of mini.",
 )
+@scoring_option(
+    "--explain",
+    is_flag=True,
+    help="Add the probability, and why a pair may be no translation: numbers, names or lengths that differ.",
+)
 @click.option("--scores-only", is_flag=True, help="Print the score alone, one for each line.")
 @json_lines_option
 @result_option
@@ -58,6 +63,7 @@ def command(
     settings: ScoreSettings,
     background: tuple[Path, Path] | None,
     probability: bool,
+    explain: bool,
     scores_only: bool,
     as_json: bool,
     output: Path | None,
@@ -78,6 +84,7 @@ def command(
     Examples:
       mexma score corpus.fr corpus.en --model facebook/MEXMA -o scored.tsv.gz
       mexma score corpus.fr corpus.en --model mini --probability -o scored.tsv
+      mexma score pairs.tsv --model mini --explain -o explained.tsv
       mexma score --scores-only --background fra.emb eng.emb pairs.tsv > scores.txt
       cut -f 2,3 mined.tsv | mexma score -
     """
@@ -85,9 +92,13 @@ def command(
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     if background and not MARGINS[settings.margin].uses_neighbourhoods:
         raise click.UsageError(f"--margin {settings.margin} has no neighbourhoods: leave out --background.")
+    probability = probability or explain
     if probability and (background or scores_only):
-        other = "--background" if background else "--scores-only"
-        raise click.UsageError(f"--probability does not go with {other}.")
+        flag, other = (
+            "--explain" if explain else "--probability",
+            "--background" if background else "--scores-only",
+        )
+        raise click.UsageError(f"{flag} does not go with {other}.")
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
@@ -118,7 +129,9 @@ def command(
             probability=probability,
             on_progress=progress_bar(stack, "searching"),
         )
-        replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json))
+        replaced = write_chunks(
+            outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json, explain)
+        )
     _report(scored, settings.k, time.monotonic() - started)
     if replaced:
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))

@@ -80,6 +80,16 @@ class ScoredPair(NamedTuple):
     probability: float
 
 
+class ExplainedPair(NamedTuple):
+    """A pair with its margin, its probability, and the reasons why it may be no translation."""
+
+    score: float
+    source: str
+    target: str
+    probability: float
+    doubts: str
+
+
 class PlainPair(NamedTuple):
     """A pair of which no more is known."""
 
@@ -95,7 +105,7 @@ class PairOfColumns(NamedTuple):
     further: str
 
 
-Pair = MinedPair | AlignedPair | ScoredPair | PlainPair | PairOfColumns
+Pair = MinedPair | AlignedPair | ScoredPair | ExplainedPair | PlainPair | PairOfColumns
 NO_PAIR = PlainPair("", "")
 """In place of a line that is no pair, where there has to be a pair for each line."""
 MALFORMED = "malformed lines"
@@ -106,14 +116,13 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
     """A pair, with as much as is known of it.
 
     Args:
-        known: Names of fields of `MinedPair`, `AlignedPair` or `ScoredPair`, and values; others are passed
-            over, and None.
+        known: Names of fields of the pairs with a score, and values; others are passed over, and None.
     """
-    kind: type[MinedPair | AlignedPair | ScoredPair] = MinedPair
+    kind: type[MinedPair | AlignedPair | ScoredPair | ExplainedPair] = MinedPair
     if known.get("source_document") is not None:
         kind = AlignedPair
     elif known.get("probability") is not None:
-        kind = ScoredPair
+        kind = ScoredPair if known.get("doubts") is None else ExplainedPair
     fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
     if "score" not in fields:
         return PlainPair(source, target)
@@ -129,7 +138,7 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _typed(name: str, value: Any) -> Any:
     try:
-        if name.endswith("_document"):
+        if name.endswith("_document") or name == "doubts":
             return value if value is None else str(value)
         if name.endswith("_lines"):
             return tuple(map(int, value)) if isinstance(value, list | tuple) else None

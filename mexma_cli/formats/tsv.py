@@ -14,6 +14,7 @@ from mexma_cli.formats.bitext import (
     AlignedPair,
     Bitext,
     BitextFormat,
+    ExplainedPair,
     MinedPair,
     Pair,
     PairOfColumns,
@@ -43,7 +44,7 @@ _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
-_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair)}
+_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair)}
 """By the number of columns: the pairs of which all is written that is known."""
 _OTHERS = {
     begun: f"it looks like {name}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
@@ -246,7 +247,7 @@ def _scored(line: str, columns: int, where: str) -> Pair:
         names = kind._fields[3:]
         known = {name: parsed(name, text) for name, text in zip(names, fields[3:], strict=True)}
         # A fourth field that is no number is a tab in quotes.
-        certain = len(fields) == columns and kind is not ScoredPair
+        certain = len(fields) == columns and kind in (MinedPair, AlignedPair)
         if certain or None not in known.values():
             return pair_of(known | {"score": score}, *_unquoted(fields[1:3], line, fits=True))
     # A tab more than in the first line may be in quotes.
@@ -256,7 +257,7 @@ def _scored(line: str, columns: int, where: str) -> Pair:
 
 def parsed(name: str, text: str) -> Any:
     """The value of a field of `MinedPair` or `AlignedPair` that `shown` wrote; None if it cannot be one."""
-    if name.endswith("_document"):
+    if name.endswith("_document") or name == "doubts":
         return text
     try:
         if name.endswith("_lines"):

@@ -48,12 +48,14 @@ class _Number(NamedTuple):
         scaled: Those with the word behind it ("million"); none without one.
         parts: Of a date or a time, the numbers in it.
         is_date: Whether it is a date.
+        span: Where it begins and ends in the sentence.
     """
 
     keys: frozenset[str]
     scaled: frozenset[str] = frozenset()
     parts: tuple[str, ...] = ()
     is_date: bool = False
+    span: tuple[int, int] = (0, 0)
 
     def equals(self, other: _Number) -> bool:
         """Whether both can be read as the same number."""
@@ -89,6 +91,26 @@ def shared_numbers(source: str, target: str) -> float:
     ones, others = (_in_parts(side, different) for side in (left, right))
     fewer = shared + different + min(ones.total(), others.total())
     return (shared + (ones & others).total()) / fewer if fewer else 1.0
+
+
+def differing_numbers(source: str, target: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Where the numbers of both sentences begin and end that have no equal (see `shared_numbers`) in the
+    other sentence, in characters."""
+    first, second = _without_equal(list(_numbers(source)), list(_numbers(target)))
+    common = _in_parts(first, 0) & _in_parts(second, 0)
+    return _unmet(first, Counter(common)), _unmet(second, Counter(common))
+
+
+def _unmet(numbers: Sequence[_Number], common: Counter[str]) -> list[tuple[int, int]]:
+    """The spans of numbers of which not all parts are in `common`, where each is met once."""
+    spans = []
+    for number in numbers:
+        parts = _in_parts([number], 0)
+        if parts <= common:
+            common -= parts
+        else:
+            spans.append(number.span)
+    return list(dict.fromkeys(spans))
 
 
 def _without_equal(first: list[_Number], second: list[_Number]) -> tuple[list[_Number], list[_Number]]:
@@ -128,14 +150,16 @@ def _numbers(sentence: str) -> Iterator[_Number]:
         parts = tuple(map(_digits, _RUN.findall(text)))
         if found["ymd"] or found["dmy"]:
             if dates := _dates(text, bool(found["ymd"])):
-                yield _Number(dates | {_digits(text)}, parts=parts, is_date=True)
+                yield _Number(dates | {_digits(text)}, parts=parts, is_date=True, span=found.span())
                 continue
             if not text.replace(".", "").isdecimal():
-                yield from (_Number(frozenset([part])) for part in parts)
+                yield from (_Number(frozenset([part]), span=found.span()) for part in parts)
                 continue
         scale = _SCALE.match(sentence, found.end())
         scaled = _scaled(text, scale[1].lower()) if scale else frozenset()
-        yield _Number(frozenset([_digits(text)]), scaled, parts if found["time"] else ())
+        end = scale.end() if scale else found.end()
+        parts = parts if found["time"] else ()
+        yield _Number(frozenset([_digits(text)]), scaled, parts, span=(found.start(), end))
 
 
 def _dates(text: str, year_first: bool) -> frozenset[str]:

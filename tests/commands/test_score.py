@@ -175,6 +175,20 @@ def test_probabilities_tell_translations(noisy: Path, tmp_path: Path) -> None:
         assert 100 < len(kept) < 180
 
 
+def test_it_says_why_a_pair_may_be_none(noisy: Path, tmp_path: Path) -> None:
+    lines = [*noisy.read_text(encoding="utf-8").splitlines()[:60], "Il a 40 ans.\tHe is 14 years old."]
+    pairs, found = write(tmp_path / "pairs.tsv", *lines), tmp_path / "found.tsv"
+    ok(run("score", pairs, "--model", "mini", "--explain", "-o", found))
+    rows = [line.split("\t") for line in found.read_text(encoding="utf-8").splitlines()]
+    assert {len(row) for row in rows} == {5} and rows[-1][4] == "numbers differ: 40 / 14"
+    assert sum(bool(row[4]) for row in rows[:45]) < 15
+    objects = ok(run("score", pairs, "--model", "mini", "--explain", "--json")).stdout.splitlines()
+    assert [json.loads(line)["doubts"] for line in objects] == [row[4] for row in rows]
+    kept = ok(run("filter", found, "--off", "all", "--on", "probability=0")).stdout.splitlines()
+    assert len(kept) == len(lines) and set(kept) <= set(found.read_text(encoding="utf-8").splitlines())
+    fails(run("score", pairs, "--explain", "--scores-only"), 2, "--explain does not go with --scores-only")
+
+
 def test_a_column_that_is_not_there_is_not_read(noisy: Path) -> None:
     done = run("filter", noisy, "--on", "probability=0.5")
     fails(done, 1, "reads a column of probabilities, and these pairs have none", "mexma score --probability")

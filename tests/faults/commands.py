@@ -144,6 +144,7 @@ COMMANDS = [
     Command("filter-again", (*FILTER, "--on", "duplicate-source"), (FILTER,), long=True),
     Command("langid", ("langid", "a.txt", "-o", "l.tsv")),
     Command("score", SCORE),
+    Command("review", ("review", "mined.tsv", "-o", "review.html")),
     Command("search", ("search", *WITH, "a2.txt", "b.emb", "-o", "found.tsv"), (B,)),
     Command("export", ("export", "enc", "-o", "exported")),
     Command(

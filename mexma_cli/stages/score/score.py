@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mexma_cli.classifier.doubts import SAMPLE, Doubts, in_words
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ScoredPair, one_field, open_pairs
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
@@ -27,6 +28,7 @@ from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score.probable import line_probabilities
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -173,19 +175,35 @@ def scored_lines(
     scored: Scored,
     scores_only: bool = False,
     as_json: bool = False,
+    explain: bool = False,
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
-    is known; the scores alone; or an object with these names."""
+    is known; the scores alone; or an object with these names.
+
+    Args:
+        explain: Say why a pair may be no translation, behind the probability.
+    """
     scores = shortest(scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return
-    more = [] if scored.probabilities is None else [shortest(scored.probabilities)]
+    more: list[Iterable[Any]] = [] if scored.probabilities is None else [shortest(scored.probabilities)]
+    if explain:
+        reasons = _usual(source, target, scored)
+        more.append(map(in_words, map(reasons.of, source.sentences(), target.sentences())))
     rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
     if as_json:
-        yield from object_lines(dict(zip(ScoredPair._fields, row, strict=False)) for row in rows)
+        yield from object_lines(dict(zip(ExplainedPair._fields, row, strict=False)) for row in rows)
     else:
         yield from tsv_lines(rows)
+
+
+def _usual(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> Doubts:
+    """What the most probable pairs have in common."""
+    found = scored.scores if scored.probabilities is None else scored.probabilities
+    best = np.sort(np.argsort(np.where(np.isnan(found), np.inf, -found), kind="stable")[:SAMPLE])
+    sides = [KeptTexts(store.sentences(), best).take(best) for store in (source, target)]
+    return Doubts.usual(list(zip(*sides, strict=True)))
 
 
 def open_bitext(

@@ -1,0 +1,157 @@
+"""Why a pair may be no translation, in words and with the places in both sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from mexma_cli.classifier.sentences import MARKS, NAME_LETTERS, WORD, trigrams_of
+from mexma_cli.text.numbers import differing_numbers
+
+Span = tuple[int, int]
+"""Where something begins and ends in a sentence, in characters."""
+SAMPLE = 2000
+"""So many of the best pairs say what is usual in two texts."""
+_ALIKE = 0.5  # share of a name's trigrams that its counterpart has
+_NAMED = 0.6  # of the names of usual pairs that have a counterpart, where names say anything
+_FEWEST = 20  # names, or pairs, that say what is usual
+_INSIDE = tuple(",'\u2019&/")
+_SOME = 2  # names, of which one may well be a word at the beginning of a quote
+_FAR = 3.5  # standard deviations of the ratio of lengths
+_PADDING = 5  # characters, so that short sentences may differ more
+
+
+class Doubt(NamedTuple):
+    """One reason: in words, and where it stands in the source and in the target."""
+
+    words: str
+    source: Sequence[Span] = ()
+    target: Sequence[Span] = ()
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Finds reasons, compared with what is usual in two texts.
+
+    Names are compared only where those of usual pairs have counterparts: not with Chinese, whose writing
+    hides them, and not the nouns of German, which are written like names.
+
+    Attributes:
+        ratio, spread: Median and standard deviation of the logarithm of target's by source's length.
+        names: Whether names without a counterpart are a reason, for those of the source and of the target.
+        questions: Whether a question is one in both languages.
+        translated: Names that have another form in the other language (England, Saturday): without a
+            counterpart in a usual pair.
+    """
+
+    ratio: float
+    spread: float
+    names: tuple[bool, bool]
+    questions: bool
+    translated: frozenset[str]
+
+    @classmethod
+    def usual(cls, pairs: Sequence[tuple[str, str]]) -> Doubts:
+        """By some of the best pairs of two texts; by the first `SAMPLE` of them."""
+        pairs = pairs[:SAMPLE]
+        ratios = np.array([_ratio(*pair) for pair in pairs] or [0.0])
+        ratio = float(np.median(ratios))
+        spread = max(0.15, 1.4826 * float(np.median(abs(ratios - ratio))))
+        named, translated = [False, False], set[str]()
+        for side in (0, 1):
+            sides = [(pair[side], pair[1 - side]) for pair in pairs]
+            names = sum(len(_names(own)) for own, _ in sides)
+            alone = [own[slice(*span)] for own, other in sides for span in _alone(own, other)]
+            named[side] = names >= _FEWEST and len(alone) <= (1 - _NAMED) * names
+            translated.update(alone)
+        asked = [(_asks(source), _asks(target)) for source, target in pairs]
+        either = [pair for pair in asked if any(pair)]
+        both = sum(map(all, either)) >= _NAMED * len(either)
+        return cls(ratio, spread, (named[0], named[1]), bool(either) and both, frozenset(translated))
+
+    def of(self, source: str, target: str) -> list[Doubt]:
+        """The reasons why one pair may be no translation, those that weigh most first."""
+        return list(self._found(source, target))
+
+    def _found(self, source: str, target: str) -> Iterator[Doubt]:
+        here, there = differing_numbers(source, target)
+        if here and there:
+            yield Doubt(f"numbers differ: {_quoted(source, here)} / {_quoted(target, there)}", here, there)
+        for side, spans in enumerate((here, there)):
+            if spans and not (here and there):
+                sentence = (source, target)[side]
+                yield Doubt(f"number on one side only: {_quoted(sentence, spans)}", *_sided(side, spans))
+        yield from self._about_names(source, target)
+        if abs(_ratio(source, target) - self.ratio) > _FAR * self.spread:
+            yield Doubt(f"lengths differ: {len(source):,} / {len(target):,} characters")
+        if self.questions and _asks(source) != _asks(target):
+            yield Doubt("a question on one side only")
+
+    def _about_names(self, source: str, target: str) -> Iterator[Doubt]:
+        """Names that are alone on both sides may be each other's translations ("Weißes Haus", "White House"),
+        so they are a reason where one side alone has some, or where the sentences share no name at all."""
+        if not any(self.names):
+            return
+        names = _names(source), _names(target)
+        here, there = (
+            [span for span in _alone(own, other) if own[slice(*span)] not in self.translated]
+            for own, other in ((source, target), (target, source))
+        )
+        if here and there:
+            shared = len(here) < len(names[0]) or len(there) < len(names[1])
+            if all(self.names) and not shared and min(len(here), len(there)) >= _SOME:
+                words = f"no name in common: {_quoted(source, here)} / {_quoted(target, there)}"
+                yield Doubt(words, here, there)
+        elif self.names[0 if here else 1] and (here or there):
+            side = 0 if here else 1
+            alone, sentence = here or there, (source, target)[side]
+            yield Doubt(f"names without counterpart: {_quoted(sentence, alone)}", *_sided(side, alone))
+
+
+def in_words(doubts: Sequence[Doubt]) -> str:
+    """Reasons in one line."""
+    return "; ".join(doubt.words for doubt in doubts)
+
+
+def _sided(side: int, spans: Sequence[Span]) -> tuple[Sequence[Span], Sequence[Span]]:
+    return ((), spans) if side else (spans, ())
+
+
+def _quoted(sentence: str, spans: Sequence[Span]) -> str:
+    return ", ".join(sentence[slice(*span)] for span in spans)
+
+
+def _ratio(source: str, target: str) -> float:
+    return float(np.log((len(target) + _PADDING) / (len(source) + _PADDING)))
+
+
+def _asks(sentence: str) -> bool:
+    return any(mark in sentence for mark in MARKS["question"])
+
+
+def _names(sentence: str) -> list[Span]:
+    """Words that begin with a capital inside the sentence, but not behind a full stop, a quote or a dash."""
+    found = []
+    for word in islice(WORD.finditer(sentence), 1, None):
+        if word[0][0].isupper() and len(trigrams_of(word[0])) >= NAME_LETTERS:
+            before = sentence[: word.start()].rstrip()[-1:]
+            if before.isalnum() or before in _INSIDE:
+                found.append(word.span())
+    return found
+
+
+def _alone(sentence: str, other: str) -> list[Span]:
+    """Names that have no likeness in the other sentence, as `missing_names` counts them."""
+    if not (names := _names(sentence)):
+        return []
+    there = {trigram for word in WORD.findall(other) for trigram in trigrams_of(word)}
+    alone = []
+    for start, stop in names:
+        own = trigrams_of(sentence[start:stop])
+        if sum(trigram in there for trigram in own) < _ALIKE * len(own):
+            alone.append((start, stop))
+    return alone

@@ -1,0 +1,122 @@
+"""Some pairs of a bitext on one web page, to be read and judged by a person who knows both languages."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mexma_cli.classifier.doubts import Doubts, Span, in_words
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Pair, open_pairs
+from mexma_cli.languages import UNSTATED
+from mexma_cli.languages import name as name_of
+from mexma_cli.reporting.templates import write_page
+from mexma_cli.text.names import label_of
+
+
+class Shown(NamedTuple):
+    """A pair of the page.
+
+    Attributes:
+        number: Its place in the file, counted from 1.
+        score: What `around` and the order of the page go by: the probability, else the score; nan for none.
+    """
+
+    number: int
+    score: float
+    pair: Pair
+
+
+def review(
+    bitext: Path, output: Path, languages: tuple[str, str], count: int, around: float | None = None
+) -> tuple[int, int]:
+    """Write the page.
+
+    Args:
+        bitext: A file of pairs of any format that is read; ``-`` is stdin.
+        languages: Codes as the user wrote them, as far as they are stated.
+        count: Pairs on the page, at most.
+        around: Those whose score is nearest to this one; None: drawn from the whole file, the same each time.
+
+    Returns:
+        How many pairs are on the page, and how many the file has.
+
+    Raises:
+        MexmaError: The file has no pairs, no scores although `around` is given, or is damaged; the disk is
+            full.
+    """
+    found = open_pairs(bitext, languages=languages, options=LANGUAGES_STATED_BY)
+    numbered = (Shown(number, _score(pair), pair) for number, pair in enumerate(found.pairs, 1))
+    chosen, total = _drawn(numbered, count) if around is None else _nearest(numbered, count, around)
+    if not chosen:
+        what = "pairs" if around is None or not total else "scores"
+        raise MexmaError(f"{label_of(bitext)} has no {what}", "`mexma mine` and `mexma score` write both")
+    ordered = sorted(chosen, key=lambda one: (-one.score if one.score == one.score else math.inf, one.number))
+    doubts = Doubts.usual([(one.pair.source, one.pair.target) for one in ordered])
+    write_page(
+        output,
+        "reporting/review.html",
+        title=f"Pairs of {label_of(bitext)}",
+        rows=[_row(one, doubts) for one in ordered],
+        total=f"{total:,}",
+        languages=[name_of(code) if code != UNSTATED else "" for code in found.languages],
+        scored=any(one.score == one.score for one in ordered),
+    )
+    return len(ordered), total
+
+
+def _score(pair: Pair) -> float:
+    """Not a number where the pair has none."""
+    return float(getattr(pair, "probability", getattr(pair, "score", math.nan)))
+
+
+def _drawn(pairs: Iterable[Shown], count: int) -> tuple[list[Shown], int]:
+    """So many pairs, each with the same chance (reservoir sampling), and how many there are."""
+    chosen, drawing, total = list[Shown](), random.Random(0), 0
+    for total, one in enumerate(pairs, 1):
+        if len(chosen) < count:
+            chosen.append(one)
+        elif (place := drawing.randrange(total)) < count:
+            chosen[place] = one
+    return chosen, total
+
+
+def _nearest(pairs: Iterable[Shown], count: int, around: float) -> tuple[list[Shown], int]:
+    """The pairs with the nearest scores, and how many there are."""
+    nearest, total = list[tuple[float, int, Shown]](), 0
+    for one in pairs:
+        total = one.number
+        if one.score == one.score:
+            entry = -abs(one.score - around), -one.number, one
+            (heapq.heappush if len(nearest) < count else heapq.heappushpop)(nearest, entry)
+    return [one for _, _, one in nearest], total
+
+
+def _row(one: Shown, doubts: Doubts) -> dict[str, Any]:
+    """A pair for the template."""
+    found = doubts.of(one.pair.source, one.pair.target)
+    spans = (
+        [span for doubt in found for span in doubt.source],
+        [span for doubt in found for span in doubt.target],
+    )
+    return {
+        "number": one.number,
+        "score": None if math.isnan(one.score) else one.score,
+        "lines": [getattr(one.pair, f"{side}_line", 0) for side in ("source", "target")],
+        "sides": [_marked(one.pair.source, spans[0]), _marked(one.pair.target, spans[1])],
+        "doubts": in_words(found),
+    }
+
+
+def _marked(sentence: str, spans: Sequence[Span]) -> list[tuple[str, bool]]:
+    """The pieces of a sentence, and whether each is marked."""
+    pieces, at = [], 0
+    for start, stop in sorted(spans):
+        if start >= at:
+            pieces += [(sentence[at:start], False), (sentence[start:stop], True)]
+            at = stop
+    return [piece for piece in [*pieces, (sentence[at:], False)] if piece[0]]

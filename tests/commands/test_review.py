@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command import fails, ok, run, write
+
+PAIRS = [
+    *(f"0.{90 - n}\tUne phrase {n}.\tA sentence {n}." for n in range(30)),
+    '0.5\tIl a 40 <b>ans</b>.\tHe is 14 & "old" <script>x</script>.',
+    "0.4\tLa fin.\tThe end.",
+]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    return write(tmp_path / "pairs.tsv", *PAIRS)
+
+
+def articles(page: Path) -> list[str]:
+    return re.findall(r"<article.*?</article>", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_pairs_are_shown_best_first_and_what_differs_is_marked(pairs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "review.html"
+    done = ok(run("review", pairs, "-o", page))
+    assert done.stdout == "" and "32 pairs of 32 in" in done.stderr
+    found = articles(page)
+    assert [re.findall(r'data-number="(\d+)"', one) for one in found] == [[str(n)] for n in range(1, 33)]
+    assert "Il a <mark>40</mark> &lt;b&gt;ans&lt;/b&gt;." in found[30] and "<mark>14</mark>" in found[30]
+    assert "numbers differ: 40 / 14" in found[30] and "why" not in found[29]
+    assert "<script>x" not in page.read_text(encoding="utf-8")
+    assert not re.search(r"(?:src|href)=\"(?!#)", page.read_text(encoding="utf-8"))
+
+
+def test_some_are_drawn_or_those_around_a_score(pairs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "review.html"
+    ok(run("review", pairs, "-o", page, "--count", 5))
+    drawn = articles(page)
+    ok(run("review", pairs, "-o", page, "--count", 5))
+    assert articles(page) == drawn and len(drawn) == 5
+    ok(run("review", pairs, "-o", page, "--count", 2, "--around", 0.46))
+    assert ["La fin." in html.unescape(one) for one in articles(page)] == [False, True]
+
+
+def test_what_cannot_be_shown(pairs: Path, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.tsv", "Une phrase.\tA sentence.")
+    page = tmp_path / "review.html"
+    fails(run("review", plain, "-o", page, "--around", 1), 1, "has no scores")
+    fails(run("review", write(tmp_path / "empty.tsv"), "-o", page), 1, "has no pairs")
+    fails(run("review", pairs, "-o", pairs), 2, "pairs.tsv")
+    assert not page.exists() and len(pairs.read_text(encoding="utf-8").splitlines()) == 32
+
+
+@pytest.mark.slow
+def test_keys_label_pairs(pairs: Path, tmp_path: Path) -> None:
+    """In a browser: Debian's chromium."""
+    browser = shutil.which("chromium") or pytest.skip("needs chromium")
+    page = tmp_path / "review.html"
+    ok(run("review", pairs, "-o", page))
+    keys = """<script>for (const key of ["y", "y", "n", "s", "ArrowDown", "y", "u"])
+      document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));</script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", keys), encoding="utf-8")
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
+    command = [browser, *options, "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert re.findall(r'class="pair ?([^"]*)"', shown)[:6] == ["is-y", "is-n", "is-s", "", "is-y", "now"]
+    assert "32 shown; 2 right, 1 wrong, 1 unsure: 66.7 %" in shown
