@@ -5,31 +5,36 @@ An option that several commands have is printed once, at the end, and so are the
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 import click
 
-from mexma_cli.lazy import SectionedCommand
+from mexma_cli.lazy import LazyGroup, SectionedCommand
 from mexma_cli.main import cli
 from mexma_cli.text.rules import OF_SENTENCES, RULES, SELECTABLE
 
 HEADER = """\
 # The commands
 
-Made by `make docs` from the commands' own `--help`; do not edit it here. `mexma COMMAND --help` has all
-options of a command in one place. Here, options of several commands are [once, at the end](#shared-options).
+Made by `make docs` from the commands' own `--help`; do not edit it here. Options after "Also" belong to
+several commands and are explained once, [at the end](#shared-options). `mexma COMMAND --help` has all
+options of a command in one place, and more examples.
 """
+MEASURES = "How each of them measures is on the page [Evaluation](evaluation.md).\n"
 RULES_HEADER = """\
 ## Rules
 
-What `mexma split` drops from sentences, and `mexma filter` from pairs. Most rules drop a pair if either side
-breaks them. `--on` and `--off` turn rules on and off.
+`mexma split` drops sentences that break a rule, and `mexma filter` drops pairs, by most rules if either
+side breaks them. `--on` and `--off` turn rules on and off.
 
-| rule | drops | `split` | `filter` |
-| --- | --- | --- | --- |
+| rule | drops | default |
+| --- | --- | --- |
 """
 WIDTH = 90
+TAKE = {"split": OF_SENTENCES, "filter": SELECTABLE}
+"""Which rules a command has."""
 OWN = "Options"
 """The section of options that the help lists under no heading of their own."""
 Option = tuple[str, str]
@@ -37,37 +42,44 @@ Option = tuple[str, str]
 Sections = dict[str, list[Option]]
 
 
-def commands(
-    group: click.Group, names: Iterator[str], parent: click.Context, heading: str
-) -> Iterator[tuple[str, click.Command, click.Context]]:
-    """Each command with its heading, groups before what is in them."""
-    for name in names:
-        command = group.get_command(parent, name)
-        assert command is not None
-        ctx = click.Context(command, info_name=name, parent=parent, **command.context_settings)
-        yield f"{heading} {ctx.command_path}\n", command, ctx
-        if isinstance(command, click.Group):
-            yield from commands(command, iter(command.list_commands(ctx)), ctx, f"{heading}#")
+def commands(group: LazyGroup, parent: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Each command of a group with the heading of its purpose."""
+    for purpose, table in group.tables.items():
+        for name in table:
+            command = group.get_command(parent, name)
+            assert command is not None
+            yield (
+                purpose,
+                command,
+                click.Context(command, info_name=name, parent=parent, **command.context_settings),
+            )
 
 
 def render() -> str:
     root = click.Context(cli, info_name="mexma", **cli.context_settings)
-    found = list(commands(cli, iter(cli.table), root, "##"))
+    found = list(commands(cli, root))
+    measures = [
+        one for _, command, ctx in found if isinstance(command, LazyGroup) for one in commands(command, ctx)
+    ]
     shared = shared_options(
-        command.sections(ctx) for _, command, ctx in found if isinstance(command, SectionedCommand)
+        command.sections(ctx) for _, command, ctx in found + measures if isinstance(command, SectionedCommand)
     )
-    parts = [HEADER, whole_help(cli, root)]
-    for heading, command, ctx in found:
-        parts.append(heading)
+    parts, last = [HEADER, group_help(cli, root)], ""
+    for purpose, command, ctx in found:
+        parts += [f"## {purpose}\n"] * (purpose != last)
+        last = purpose
+        parts.append(f"### {ctx.command_path}\n")
         if isinstance(command, SectionedCommand):
-            parts += own_help(command, ctx, shared)
-        else:
-            parts.append(whole_help(command, ctx))
+            parts += own_help(command, ctx, shared, whole=True)
+        elif isinstance(command, LazyGroup):
+            parts += [group_help(command, ctx), MEASURES]
+            for _, measure, inner in measures:
+                assert isinstance(measure, SectionedCommand)
+                parts += [f"#### {inner.command_path}\n", *own_help(measure, inner, shared, whole=False)]
     parts += [RULES_HEADER + "".join(rules()), "## Shared options\n"]
     for section, options in shared.items():
         out = formatter()
-        with out.section(section):
-            out.write_dl(options)
+        out.write_dl(options)
         parts += [f"### {title(section)}\n", block(out)]
     return "\n".join(parts)
 
@@ -88,12 +100,16 @@ def title(section: str) -> str:
     return "Options of several commands" if section == OWN else section
 
 
-def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections) -> Iterator[str]:
-    """The help with the command's own options, and links to the others."""
+def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections, whole: bool) -> Iterator[str]:
+    """The help with the command's own options and one example, and the names of its other options.
+
+    Args:
+        whole: All paragraphs of the text; else the first.
+    """
     out = formatter()
     command.format_usage(ctx, out)
     about, *examples = command.texts()
-    write(out, about)
+    write(out, about if whole else about.partition("\n\n")[0])
     elsewhere = []
     for section, options in command.sections(ctx).items():
         options = [option for option in options if name(option) != "-h"]
@@ -101,29 +117,34 @@ def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections) ->
         if own:
             with out.section(section):
                 out.write_dl(own)
-        if common := [option for option in options if option not in own]:
-            whole = len(common) == len(shared[section]) > 4
-            names = "" if whole else ": " + ", ".join(f"`{name(option)}`" for option in common)
-            link = title(section).lower().replace(" ", "-")
-            elsewhere.append(f"[{title(section).lower()}](#{link}){names}")
+        common = [option for option in options if option not in own]
+        if len(common) == len(shared.get(section, [])) > 2:
+            elsewhere.append(f"[{title(section).lower()}](#{title(section).lower().replace(' ', '-')})")
+        else:
+            elsewhere += [f"`{name(option)}`" for option in common]
     for text in examples:
-        write(out, text)
+        write(out, first_example(text))
     yield block(out)
     epilog = command.epilog or ""
     elsewhere += ["[rules](#rules)"] * ("Rules" in epilog)
     elsewhere += ["[formats](formats.md#mined-pairs)"] * ("Formats" in epilog)
     if elsewhere:
-        yield f"Also {'; '.join(elsewhere)}.\n"
+        yield f"Also {', '.join(elsewhere)}.\n"
+
+
+def first_example(text: str) -> str:
+    """The examples of a help without those after the first, which may go on over several lines."""
+    found = re.match(r"\x08\nExamples?:\n((?:.*\\\n)*.*)", text)
+    assert found, text
+    return f"\b\nExample:\n{found[1]}"
 
 
 def rules() -> Iterator[str]:
     for rule in RULES.values():
-        cells = [
-            ("on" if rule.on else "off") if {rule.of, rule.name} & set(of) else ""
-            for of in (OF_SENTENCES, SELECTABLE)
-        ]
-        if any(cells):
-            yield f"| `{rule.name}` | {rule.says()} | {' | '.join(cells)} |\n"
+        of = [command for command, names in TAKE.items() if {rule.of, rule.name} & set(names)]
+        if of:
+            only = f", `{of[0]}` alone" * (len(of) == 1)
+            yield f"| `{rule.name}` | {rule.says()} | {'on' if rule.on else 'off'}{only} |\n"
 
 
 def name(option: Option) -> str:
@@ -141,9 +162,14 @@ def write(out: click.HelpFormatter, text: str) -> None:
         out.write_text(text)
 
 
-def whole_help(command: click.Command, ctx: click.Context) -> str:
+def group_help(group: LazyGroup, ctx: click.Context) -> str:
+    """The help of a group but for its list of commands, each of which has a heading here."""
     out = formatter()
-    command.format_help(ctx, out)
+    group.format_usage(ctx, out)
+    group.format_help_text(ctx, out)
+    with out.section("Options"):
+        out.write_dl([record for param in group.get_params(ctx) if (record := param.get_help_record(ctx))])
+    group.format_epilog(ctx, out)
     return block(out)
 
 

@@ -1,6 +1,7 @@
 """Print docs/recipes.md: every key of recipes. `make docs` runs it, tests/test_docs.py compares.
 
 A key's explanation is the string below its field, or below that of a section which this one is derived from.
+Keys that commands have as options are explained in docs/cli.md.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ HEADER = """\
 
 Made by `make docs` from the recipes' models (`mexma_cli/settings`); do not edit it here.
 
-A recipe is a YAML file with the sections below. `mexma prepare` and `mexma train` take its path, or the name
-of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.
+A recipe is a YAML file with the sections below. `mexma prepare`, `mexma train` and `mexma run` take its path;
+the first two also take the name of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.
 
 - `extends: NAME` at the top (a shipped recipe, or a path from the recipe's own folder) inherits the keys of
   another recipe. Sections are merged key by key, and phases by their `name`. Any other list, and an objective
@@ -37,7 +38,9 @@ of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.
   value is YAML: `--set 'trainer.loggers=[wandb]'`. Of a list of sections, such as `data.corpora`, only the
   whole list can be set.
 
-The run's folder has the resolved recipe, `recipe.yaml`.
+In brackets is a key's default, and which other values it takes. "Explained as options" are keys that have the
+meaning and the default of the option of that name in [the commands](cli.md): a list where the option may be
+repeated, `true` or `false` where it is a flag. The run's folder has the resolved recipe, `recipe.yaml`.
 """
 WORDS = {
     str: ("text", "texts"),
@@ -61,8 +64,11 @@ def tables(
 ) -> Iterator[str]:
     """What a section is, its keys but for those `elsewhere`, and the same of the sections in it."""
     yield " ".join((section.__doc__ or "").split()).replace("<", "\\<") + "\n"
-    if keys := [row(section, name) for name in names(section) if row(section, name) not in elsewhere]:
-        yield table(keys)
+    own = [name for name in names(section) if option_of(section, name) is None]
+    if keys := [row(section, name) for name in own if row(section, name) not in elsewhere]:
+        yield "\n".join([*keys, ""])
+    if options := [as_option(section, name) for name in names(section) if name not in own]:
+        yield f"Explained as options: {', '.join(options)}.\n"
     for name in names(section):
         field = section.model_fields[name]
         kinds = kinds_of(field.annotation)
@@ -74,7 +80,8 @@ def tables(
             yield f"`name` is {listed(kinds)}, and decides which of the keys below there are.\n"
             for kinds_with in dict.fromkeys(tuple(kinds_by_key(kinds)[key]) for key in shared):
                 yield f"Keys of {listed(kinds_with)}:\n"
-                yield table([key for key in shared if tuple(kinds_by_key(kinds)[key]) == kinds_with])
+                keys = [key for key in shared if tuple(kinds_by_key(kinds)[key]) == kinds_with]
+                yield "\n".join([*keys, ""])
         for kind, found in kinds.items():
             which = f", name: {kind}" if kind else ""
             yield f"### `{place}`{which}{after}\n"
@@ -83,7 +90,7 @@ def tables(
 
 def listed(found: Iterable[str]) -> str:
     *others, last = (f"`{one}`" for one in found)
-    return f"{', '.join(others)} or {last}"
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def names(section: type[Section]) -> list[str]:
@@ -102,33 +109,47 @@ def kinds_by_key(kinds: dict[str, type[Section]]) -> dict[str, list[str]]:
 
 def row(section: type[Section], name: str) -> str:
     field = section.model_fields[name]
-    cells = (f"`{field.alias or name}`", value(field), default(field), meaning(section, name))
-    return f"| {' | '.join(cells)} |"
+    meaning = explanation(section, name).replace("<", "\\<")
+    return f"- `{field.alias or name}` ({value(field)}): {meaning}"
 
 
-def table(rows: list[str]) -> str:
-    return "\n".join(["| key | value | default | what it is |", "| --- | --- | --- | --- |", *rows, ""])
-
-
-def meaning(section: type[Section], name: str) -> str:
-    """What a key is, and what its null stands for."""
-    option, text = option_of(section, name), explanation(section, name)
-    if option and option.unset and section.model_fields[name].default is None:
-        text += f" null: {option.unset}."
-    return text.replace("<", "\\<")
+def as_option(section: type[Section], name: str) -> str:
+    """The name of a key, and that of its option where it is another one."""
+    option = option_of(section, name)
+    flag = option.flags[-1] if option and option.flags else f"--{name.replace('_', '-')}"
+    return f"`{name}`" if flag.lstrip("-").replace("-", "_") == name else f"`{name}` (`{flag}`)"
 
 
 def value(field: FieldInfo) -> str:
-    """What kind of value a key has, in words."""
-    bounds = [
-        f"{words} {getattr(limit, bound)}"
+    """A key's default as YAML and the other values that it takes; or what kind of value is needed."""
+    bounds = ", ".join(
+        f"{words}{getattr(limit, bound)}"
         for limit in field.metadata
         for bound, words in BOUNDS.items()
         if hasattr(limit, bound)
-    ]
+    )
+    words = f"{kind(field.annotation, one=True).removesuffix(' or null')} {bounds}".strip()
     if any(hasattr(limit, "min_length") for limit in field.metadata):
-        bounds.append("(one or more)")
-    return " ".join([kind(field.annotation, one=True), *([", ".join(bounds)] if bounds else [])])
+        words += ", one or more"
+    if field.is_required():
+        return f"{words}, needed"
+    if kinds_of(field.annotation) and field.default_factory is not None:
+        return "section"
+    default = field.get_default(call_default_factory=True)
+    shown = f"`{json.dumps(default)}`"
+    choices = [json.dumps(one) for one in literals(field.annotation) if one != default]
+    if default is None or default == () or default == {}:
+        return f"{shown}, or {words}"
+    if choices:
+        return f"{shown}, or {listed(choices)}"
+    return f"{shown}, {bounds}" if bounds else shown
+
+
+def literals(annotation: Any) -> list[Any]:
+    """The values of a type that is a choice of some."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return []
 
 
 def kind(annotation: Any, one: bool) -> str:
@@ -141,7 +162,7 @@ def kind(annotation: Any, one: bool) -> str:
     if origin is Annotated:
         return kind(parts[0], one)
     if origin is Literal:
-        return listed(parts) if len(parts) > 1 else f"`{parts[0]}`"
+        return listed(parts)
     if origin in (Union, UnionType):
         plain = [kind(part, one) for part in parts if part is not NoneType]
         return " or ".join(plain + ["null"] * (NoneType in parts))
@@ -151,15 +172,6 @@ def kind(annotation: Any, one: bool) -> str:
         return f"list of {len(parts)} {kind(parts[0], one=False)}"
     assert origin in (tuple, list), annotation
     return ("list of " if one else "lists of ") + kind(parts[0], one=False)
-
-
-def default(field: FieldInfo) -> str:
-    """A key's default as YAML, or that it is needed."""
-    if field.is_required():
-        return "needed"
-    if kinds_of(field.annotation) and field.default_factory is not None:
-        return "defaults"
-    return f"`{json.dumps(field.get_default(call_default_factory=True))}`"
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ def test_cli_page_is_current() -> None:
 def test_recipes_page_is_current() -> None:
     page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
     assert page == load_script("make_recipes").render(), "run `make docs`"
-    rows = re.findall(r"^\| (`.+?`) \|.*\| (.*) \|$", page, re.MULTILINE)
-    assert len(rows) > 100 and {"`log_every`", "`from`", "`rtl`", "`is_mode`"} < {key for key, _ in rows}
+    rows = re.findall(r"^- `(\w+)` \(.*?\): ?(.*)$", page, re.MULTILINE)
+    assert len(rows) > 100 and {"log_every", "from", "rtl", "is_mode"} < {key for key, _ in rows}
     assert [key for key, explained in rows if not explained] == [], "a string below its field says what it is"
 
 
