@@ -1,5 +1,4 @@
-"""Draw the pictures of docs/concepts from the demo's two texts, with the encoder `mini`, and docs/mining.svg
-from the table of docs/mining.md.
+"""Draw the pictures of docs/concepts from the demo's two texts, with the encoder `mini`.
 
     python docs/make_pictures.py
 
@@ -8,13 +7,11 @@ Each is an SVG that reads in grey and on light and dark screens: what matters di
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
-from mexma_cli.reporting import plot
 
 ROOT = Path(__file__).resolve().parent.parent
 WRONG = "Yanni necesita abrir la puerta."
@@ -223,35 +220,28 @@ def units() -> None:
     picture.save()
 
 
-def growth() -> None:
-    """Seconds and memory of a search over its rows, from the table of docs/mining.md."""
-    text = (ROOT / "docs/mining.md").read_text(encoding="utf-8").partition("## How it grows")[2]
-    found = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", text.partition("\n## ")[0], re.MULTILINE)
-    rows, seconds, memory = (
-        [float(cell.replace(",", "")) for cell in column] for column in zip(*found, strict=True)
+def road() -> None:
+    """The stages from documents to parallel text, and the command of each."""
+    picture = Picture("road", 700, 132, "The road from documents to parallel text, and the commands on it")
+    stages = ("documents", "sentences", "vectors", "pairs", "parallel text")
+    commands = ("split", "embed", "mine or align", "tune, filter")
+    for number, words in enumerate(stages):
+        x = 10 + 142 * number
+        picture.box(x, 34, 104, 34, "none")
+        picture.text(x + 52, 56, words, "middle bold")
+        if number:
+            picture.line(x - 35, 51, x - 3, 51, "mark")
+            picture.text(x - 19, 24, commands[number - 1], "small middle")
+    picture.text(346, 94, "encoder: mini, one of the hub, or your own by train", "small middle")
+    picture.line(346, 70, 346, 80, "edge")
+    picture.text(
+        346, 120, "run does all of it, for many languages, on one machine or a cluster", "small middle light"
     )
-    figure = plot.new_figure(5.2, 2.6)
-    left, right = figure.subplots(1, 2)
-    squares = [seconds[-1] * (count / rows[-1]) ** 2 for count in rows]
-    left.plot(rows, squares, "--", color=plot.COLOURS[1], linewidth=1.2, label="rows x rows")
-    for axes, values, label in ((left, seconds, "seconds"), (right, memory, "GB above the vectors")):
-        axes.plot(rows, values, "o-", color=plot.COLOURS[0], markersize=5)
-        axes.set_xscale("log")
-        axes.set_xlabel("rows of each side", fontsize=9)
-        axes.set_title(label, loc="left", fontsize=10)
-        plot.tidy(axes, grid=True)
-        axes.set_xticks(rows, [plot.short(count) for count in rows])
-        axes.set_xticks([], minor=True)
-    left.set_yscale("log")
-    left.set_yticks(seconds, [plot.short(value) for value in seconds])
-    left.set_yticks([], minor=True)
-    left.legend(frameon=False, fontsize=8)
-    right.set_ylim(0, 1.3 * max(memory))
-    plot.save(figure, ROOT / "docs/mining.svg")
+    picture.save()
 
 
 if __name__ == "__main__":
-    growth()
+    road()
     encoder = SentenceEncoder.load("mini", device="cpu")
     texts = [lines("spa.txt"), lines("eng.txt")]
     unit = [encoder.embed(text) for text in texts]
