@@ -116,7 +116,9 @@ class Simulated:
             key="of a simulation", output=unit.output, checksum=unit.name, facts=facts, seconds=seconds
         ).sealed()
         path = self._folder.todo(unit.name)
-        path.with_name(path.name.replace(".todo.json", ".json")).write_text(json.dumps(record.model_dump()))
+        path.with_name(path.name.replace(".todo.json", ".json")).write_text(
+            json.dumps(record.model_dump(mode="json"))
+        )
 
     @contextmanager
     def _ours(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 import xxhash
@@ -320,9 +320,7 @@ def check_own(folder: Path, names: Names) -> None:
 
 def stays_inside(name: str) -> bool:
     """Whether a name leads to something below its folder, and is written as names in manifests are."""
-    path = PurePosixPath(name)
-    odd = {"", ".", ".."} & {name, *path.parts} or {"\\", "\0"} & set(name)
-    return not odd and not path.is_absolute() and str(path) == name
+    return {"", ".", ".."}.isdisjoint(name.split("/")) and {"\\", "\0"}.isdisjoint(name)
 
 
 def is_special(path: Path) -> bool:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product, starmap
 from math import prod
 from pathlib import Path
@@ -168,7 +169,7 @@ class Record(Frozen):
     """What later units, and the report, want to know of it; the same for equal inputs."""
     seconds: float
     """That it took."""
-    processor_seconds: float = 0
+    processor_seconds: float = 0.0
     """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
     """A checksum of all that the record says otherwise."""
@@ -176,7 +177,11 @@ class Record(Frozen):
     def sealed(self, **changed: Any) -> Record:
         """The same, or with other values, and with its `seal`."""
         new = self.model_copy(update=changed)
-        return new.model_copy(update={"seal": fingerprint(new.model_dump(mode="json", exclude={"seal"}))})
+        return new.model_copy(update={"seal": new.its_seal()})
+
+    def its_seal(self) -> str:
+        """What its `seal` has to be."""
+        return fingerprint(self.model_dump(mode="json", exclude={"seal"}))
 
 
 def foreign(path: Path) -> MexmaError:
@@ -231,14 +236,12 @@ class RunFolder:
         return self.path / "units" / f"{unit}.json"
 
     def _kept(self, unit: str) -> Record | None:
-        path = self._record_path(unit)
-        if not path.is_file():
+        path = f"{self.path}/units/{unit}.json"
+        try:
+            info = os.stat(path)
+        except OSError:
             return None
-        record = read_manifest(path, Record, FORMAT_VERSION)
-        if record.seal != record.sealed().seal:
-            hint = f"remove it and {self.path / record.output}, and run again: they are made anew"
-            raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
-        return record
+        return _read_record(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns))
 
     def _keep(self, unit: str, record: Record) -> None:
         write_json_atomic(self._record_path(unit), record.model_dump(mode="json"))
@@ -280,8 +283,10 @@ class RunFolder:
         if record is None or record.key != self.key(unit):
             return None
         for name, checksum in record.files.items():
-            path = self.path / name
-            if not path.is_file() or ((whole or unit.is_result) and checksum_file(path) != checksum):
+            path = f"{self.path}/{name}"
+            if not os.path.isfile(path):
+                return None
+            if (whole or unit.is_result) and checksum_file(Path(path)) != checksum:
                 return None
         return record
 
@@ -398,15 +403,27 @@ class RunFolder:
 
     def tidy(self, unit: Unit) -> None:
         """Remove the workplaces that a killed worker has left of a unit that is done."""
-        for final in (self._place(unit), self.path / unit.output, self._record_path(unit.name)):
-            if partial(final).exists():
+        output = f"{self.path}/{unit.output}"
+        output = str(behind_link(Path(output))) if os.path.islink(output) else output
+        for final in (f"{output}.unit", output, f"{self.path}/units/{unit.name}.json"):
+            if os.path.exists(f"{final}.partial"):
                 with suppress(MexmaError):  # another process has just got it
-                    clear(final)
+                    clear(Path(final))
 
     def _place(self, unit: Unit) -> Path:
         """What the workplace of a unit is that of; the stage has one of its own in it."""
         output = behind_link(self.path / unit.output)
         return output.with_name(f"{output.name}.unit")
+
+
+@lru_cache(maxsize=1 << 14)
+def _read_record(path: str, state: tuple[int, ...]) -> Record:
+    """A record, which many units look at: it is read again only if it was written to meanwhile."""
+    record = read_manifest(Path(path), Record, FORMAT_VERSION)
+    if record.seal != record.its_seal():
+        hint = "remove it and its output, and run again: they are made anew"
+        raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
+    return record
 
 
 def _files(made: Path, output: str) -> dict[str, str]:
