@@ -1,4 +1,4 @@
-"""`mini` beside others of its size that learn from the same text: the tables of docs/mini.md.
+"""`mini` beside others of its size that learn from the same text: the tables of notes/mini.md.
 
     python benchmarks/peers.py --data DIR --store STORE [--languages fra_Latn,...] [--model mini]
 
