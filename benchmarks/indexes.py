@@ -93,7 +93,7 @@ def work(folder: str, tile: int, index: str, only: str | None) -> None:
     done = run_corpus(recipe, InThisProcess, chosen=Selection(only=only))
     spent = Counter[str]()
     for name in done.done:
-        spent[done.units[name].work] += RunFolder(Path(recipe.run)).record(name).processor
+        spent[done.units[name].work] += RunFolder(Path(recipe.run)).record(name).processor_seconds
     effort = [unit for unit in done.units.values() if unit.work == "effort"]
     said = {
         "seconds": sum(spent.values()),

@@ -93,7 +93,7 @@ def run(overrides: tuple[str, ...], folder: Path) -> tuple[Counter[str], dict[st
     stages = {unit.work: unit.stage for unit in done.units.values()}
     took = Counter[str]()
     for unit in done.units.values():
-        took[unit.work] += RunFolder(folder).record(unit.name).processor
+        took[unit.work] += RunFolder(folder).record(unit.name).processor_seconds
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return took, stages, size
 
