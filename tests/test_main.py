@@ -148,7 +148,7 @@ def test_a_log_file_gets_the_notes_with_their_time_and_why_it_failed(tmp_path: P
     assert sum(line.split()[0] == "mexma" for line in said) == 3
     assert [line for line in said if line.startswith("error: ")] == [
         "error: unknown language code 'xxx'",
-        f"error: {text} is a file, not an embedding store",
+        f"error: {text} is a file and no embedding store",
         "error: --append and --overwrite contradict each other: give one of them.",
     ]
 

@@ -65,14 +65,14 @@ def command(
     check_inputs((source, target))
     from mexma_cli.files import make_parent
     from mexma_cli.stages.knn.knn import find_neighbours, kept_already
-    from mexma_cli.store.neighbours import NeighbourStore, check_replaceable
+    from mexma_cli.store.neighbours import NeighbourStore
 
     if not overwrite and kept_already(output, (source, target), settings):
         log.info("%s is there already, of the same stores and settings: nothing to do", output)
         if as_json:
             _print_json(NeighbourStore.open(output))
         return
-    check_replaceable(output, overwrite)
+    NeighbourStore.check_replaceable(output, overwrite)
     if dry_run:
         print_estimate((source, target), settings.k, settings, encoder)
         return

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     NonNegativeInt,
     PlainSerializer,
     PlainValidator,
@@ -20,34 +18,20 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, WORK, Names, check_own, fingerprint, read_manifest, remove
+from mexma_cli.files import WORK, check_own, fingerprint, remove
 from mexma_cli.settings.embed import StoreType
 from mexma_cli.store.arrays import check_is_file, file_size
+from mexma_cli.store.folder import File, FolderManifest, Frozen
 from mexma_cli.store.quantised import file_type
-from mexma_cli.text.names import OTHER_FORMATS
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
 AGAIN = "embed the text again with --overwrite, or fetch the whole file"
 """The hint for a damaged store."""
-_NAMES = re.compile(r"vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|manifest\.json")
+NAMES = re.compile(r"vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst")
 """A store's files."""
-_UNFINISHED = re.compile(_NAMES.pattern + rf"|manifest\.json\.partial(?:/{WORK}|/manifest\.json)?")
+_UNFINISHED = re.compile(NAMES.pattern + rf"|manifest\.json(?:\.partial(?:/{WORK}|/manifest\.json)?)?")
 """Names of the files of a store that is being made."""
-
-
-class Frozen(BaseModel):
-    """The content of a file of JSON; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class File(Frozen):
-    """A file of a store: its name in the folder, its bytes and their xxh3_128."""
-
-    name: str
-    bytes: NonNegativeInt
-    checksum: str
 
 
 class Shard(Frozen):
@@ -138,12 +122,9 @@ class Source(Frozen):
     lines: NonNegativeInt
 
 
-class EmbeddingManifest(Frozen):
-    """The content of ``manifest.json``; the rows are those of the sources one after the other."""
+class VectorSettings(Frozen):
+    """All settings that decide the bytes of the vectors and sentences of a text."""
 
-    kind: Literal["embeddings"] = "embeddings"
-    format_version: int = FORMAT_VERSION
-    encoder: str
     fingerprint: str
     """Checksum of the encoder's weights, tokeniser and pooling: stores of different encoders do not mix."""
     pooling: str
@@ -159,6 +140,14 @@ class EmbeddingManifest(Frozen):
     prefix: str = ""
     """The prompt that was put before every sentence to embed it."""
     part: PartInFile | None = None
+
+
+class EmbeddingManifest(VectorSettings, FolderManifest):
+    """The content of ``manifest.json``; the rows are those of the sources one after the other."""
+
+    kind: Literal["embeddings"] = "embeddings"
+    format_version: int = FORMAT_VERSION
+    encoder: str
     rows: NonNegativeInt
     shards: Shards
     sources: tuple[Source, ...]
@@ -194,25 +183,15 @@ class EmbeddingManifest(Frozen):
         )
 
 
-class EmbeddingSettings(Frozen):
-    """All settings that decide the bytes of a store's vectors and sentences."""
+class EmbeddingSettings(VectorSettings):
+    """All that decides the bytes of a store's vectors and sentences."""
 
-    fingerprint: str
-    pooling: str
-    dim: PositiveInt
-    dtype: StoreType
-    precision: str
-    normalised: bool
-    language: str
     source_checksum: str
-    clean: bool = False
-    prefix: str = ""
-    part: PartInFile | None = None
 
     @classmethod
     def of(cls, manifest: EmbeddingManifest) -> EmbeddingSettings:
         """The settings that a finished store was made with."""
-        values = {name: getattr(manifest, name) for name in cls.model_fields if name != "source_checksum"}
+        values = {name: getattr(manifest, name) for name in VectorSettings.model_fields}
         return cls(**values, source_checksum=manifest.source.checksum)
 
     def differences(self, other: EmbeddingSettings, places: tuple[str, str] = ("there", "now")) -> list[str]:
@@ -287,12 +266,6 @@ def part_path(path: Path, part: Part) -> Path:
     return path.parent / f"{path.name.removesuffix(ending)}.{part.label}{ending}"
 
 
-def has_store_files(path: Path) -> bool:
-    """Whether a folder holds vectors or sentences; its manifest may be damaged or missing."""
-    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
-    return any(map(_NAMES.fullmatch, names - {MANIFEST}))
-
-
 def sweep(part: Path, shards: Sequence[Shard] = ()) -> None:
     """Make the folder of a store that is not finished, or leave in it only the files of some whole shards.
 
@@ -302,46 +275,3 @@ def sweep(part: Path, shards: Sequence[Shard] = ()) -> None:
     check_own(part, _UNFINISHED)
     remove(part, but={file.name for shard in shards for file in files_of(shard)})
     part.mkdir(exist_ok=True)
-
-
-def check_name(path: Path, ending: str) -> None:
-    """Refuse a store, which is a folder, that is named like a file of another format, or another store.
-
-    Raises:
-        MexmaError: The name has another ending than that of such stores, and one that promises something; or
-            it is that of stdout.
-    """
-    if str(path) == "-":
-        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
-    if path.suffix.lower() in OTHER_FORMATS - {ending}:
-        raise MexmaError(
-            f"{path} would be a folder for mexma, not what is known as {path.suffix}",
-            f"name it {path.stem}{ending}; of embeddings, `mexma convert` makes a .npy file or raw vectors",
-        )
-
-
-def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse an output that is there: an embedding store, whole or damaged, unless with `overwrite`.
-
-    Raises:
-        MexmaError: A store is there and `overwrite` is not wanted, something else is there, or the store also
-            holds files that are not its own, or the name is that of another format.
-    """
-    if not path.exists():
-        check_name(path, ".emb")
-        return
-    if not (has_store_files(path) or (path / MANIFEST).is_file()):
-        what = (
-            "is there and is no embedding store: not overwritten" if path.name else "is a folder, not a store"
-        )
-        raise MexmaError(f"{path} {what}", "name another output")
-    if not overwrite:
-        raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-    own: Names = _NAMES
-    try:
-        manifest = read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
-        own = {MANIFEST, *(file.name for shard in manifest.shards for file in files_of(shard))}
-    except MexmaError:
-        if not has_store_files(path):
-            raise
-    check_own(path, own)

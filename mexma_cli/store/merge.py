@@ -12,21 +12,17 @@ from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
     clear,
-    commit,
     make_parent,
     no_space_as_message,
     partial,
     workplace,
-    write_json_atomic,
 )
 from mexma_cli.store.layout import (
     EmbeddingManifest,
     EmbeddingSettings,
     Shard,
     Source,
-    check_replaceable,
     files_of,
-    has_store_files,
     sweep,
 )
 from mexma_cli.store.reader import EmbeddingStore
@@ -69,17 +65,15 @@ def concatenate(
         check_output(output, overwrite)  # another process may have been there meanwhile
         sweep(part)
         shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
-        manifest = _manifest(stores, shards, sources, argv)
-        write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
-        commit(output)
-    return EmbeddingStore.open(output)
+        check_output(output, overwrite)  # and while they were read
+        return EmbeddingStore.finish(output, _manifest(stores, shards, sources, argv))
 
 
 def _made_already(
     stores: Sequence[EmbeddingStore], output: Path, sources: Sequence[Source]
 ) -> EmbeddingStore | None:
     """The store at a path, checked, if it was merged of these stores."""
-    if not has_store_files(output) or not (output / MANIFEST).is_file():
+    if not EmbeddingStore.has_files(output) or not (output / MANIFEST).is_file():
         return None
     there = EmbeddingStore.open(output)
     shards = there.manifest.shards
@@ -103,7 +97,7 @@ def check_output(output: Path, overwrite: bool) -> None:
     Raises:
         MexmaError: A store of that name is there, finished or not, or something else is.
     """
-    check_replaceable(output, overwrite)
+    EmbeddingStore.check_replaceable(output, overwrite)
     if (partial(output) / PROGRESS).is_file() and not overwrite:
         raise MexmaError(
             f"{partial(output)} is the beginning of another store of that name",
@@ -119,7 +113,7 @@ def _taken_over(
     for store in stores:
         for shard in store.manifest.shards:
             for file in files_of(shard):
-                store.check_file(file)
+                store.check_file(file.name, file.checksum)
             shards.append(take_over(shard, store.path, folder, len(shards), rows))
             rows += shard.rows
             on_progress(rows, total)

@@ -8,6 +8,7 @@ Until it is finished, ``NAME.knn.partial/`` holds the search's journal.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,24 +23,20 @@ from mexma_cli.files import (
     MANIFEST,
     MARK,
     PROGRESS,
-    check_own,
     checksum_file,
-    commit,
     fingerprint,
     fsync_file,
     in_work,
-    kind_of,
     make_parent,
     no_space_as_message,
     partial,
-    read_manifest,
     remove,
     workplace,
-    write_json_atomic,
 )
-from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped, rows_of
+from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, mapped, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import File, Frozen, check_name, files_of
+from mexma_cli.store.folder import File, Folder, FolderManifest, Frozen
+from mexma_cli.store.layout import files_of
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +48,7 @@ ARRAYS = {
     "backward_ids": "int64",
 }
 """Name -> type, in the order of `knn.exact.Neighbours`."""
+_NAMES = re.compile("(?:forward|backward)-(?:scores|ids).npy")
 _AGAIN = "run `mexma knn` again, with --overwrite"
 _ROWS = 1 << 16  # read at a time
 
@@ -72,7 +70,7 @@ class SearchedStore(Frozen):
     unusable: int
 
 
-class NeighbourManifest(Frozen):
+class NeighbourManifest(FolderManifest):
     """The content of ``manifest.json``."""
 
     kind: Literal["neighbours"] = "neighbours"
@@ -95,43 +93,24 @@ class NeighbourManifest(Frozen):
     argv: tuple[str, ...]
 
 
-class NeighbourStore:
-    """A finished store. Make one with `open`.
+class NeighbourStore(Folder[NeighbourManifest]):
+    """A finished store. Make one with `open`."""
 
-    Attributes:
-        manifest: Where the neighbours come from.
-    """
-
-    def __init__(self, path: Path, manifest: NeighbourManifest) -> None:
-        self.path, self.manifest = path, manifest
-        if {file.name for file in manifest.files} != {_file(name) for name in ARRAYS}:
-            raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has")
-        for name, dtype in ARRAYS.items():
-            rows, k = self._shape(name)
-            check_size(path / _file(name), file_size(rows, dtype, k), _AGAIN)
-            mapped(path / _file(name), (rows, k), dtype, _AGAIN)
+    model, version = NeighbourManifest, FORMAT_VERSION
+    what, ending, names = "store of neighbours", ".knn", _NAMES
+    made_by, again = "`mexma knn` makes one", _AGAIN
 
     @classmethod
-    def open(cls, path: str | Path, verify: bool = False) -> NeighbourStore:
-        """Open a store and check that all its files are there in full length.
+    def checksums(cls, manifest: NeighbourManifest) -> dict[str, str]:
+        return {file.name: file.checksum for file in manifest.files}
 
-        Args:
-            path: The folder.
-            verify: Also read everything and compare the checksums.
-
-        Raises:
-            MexmaError: No store, or a file that is missing, short or damaged.
-        """
-        folder = Path(path)
-        if not (folder / MANIFEST).is_file():
-            what = "has no manifest.json" if folder.exists() else "no such folder"
-            raise MexmaError(f"{folder} is no store of neighbours: {what}", "`mexma knn` makes one")
-        if not is_neighbours(folder):
-            raise MexmaError(f"{folder} is no store of neighbours", "`mexma knn` makes one")
-        store = cls(folder, read_manifest(folder / MANIFEST, NeighbourManifest, FORMAT_VERSION))
-        if verify:
-            store.verify()
-        return store
+    def check_sizes(self) -> None:
+        if self.checksums(self.manifest).keys() != {_file(name) for name in ARRAYS}:
+            raise MexmaError(f"{self.path / MANIFEST} is damaged: it names other files than a store has")
+        for name, dtype in ARRAYS.items():
+            rows, k = self._shape(name)
+            check_size(self.path / _file(name), file_size(rows, dtype, k), _AGAIN)
+            mapped(self.path / _file(name), (rows, k), dtype, _AGAIN)
 
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
         """Refuse neighbours of other stores than these two.
@@ -196,15 +175,6 @@ class NeighbourStore:
                 )
         return found
 
-    def verify(self) -> None:
-        """Read all files and compare their checksums with the manifest's.
-
-        Raises:
-            MexmaError: A file is not what was written; the message names it.
-        """
-        for file in self.manifest.files:
-            check_content(self.path / file.name, file.checksum, _AGAIN)
-
     def _shape(self, name: str) -> tuple[int, int]:
         if name.startswith("forward"):
             return self.manifest.source.rows, self.manifest.forward_k
@@ -233,7 +203,7 @@ class NeighbourWriter:
         self._stack = ExitStack()
 
     def __enter__(self) -> NeighbourWriter:
-        check_replaceable(self.path, self._overwrite)
+        NeighbourStore.check_replaceable(self.path, self._overwrite)
         make_parent(self.path)
         with ExitStack() as stack:
             stack.enter_context(workplace(self.path))
@@ -265,8 +235,7 @@ class NeighbourWriter:
                     array.write(values)
                     array.close()
                     fsync_file(file)
-                size = path.stat().st_size
-                files.append(File(name=path.name, bytes=size, checksum=checksum_file(path)))
+                files.append(File.of(path))
         manifest = NeighbourManifest(
             forward_k=arrays["forward_ids"].shape[1],
             backward_k=arrays["backward_ids"].shape[1],
@@ -276,33 +245,14 @@ class NeighbourWriter:
             tool_version=__version__,
             **facts,
         )
-        write_json_atomic(folder / MANIFEST, manifest.model_dump(mode="json"))
-        commit(self.path, own=_OWN)
+        store = NeighbourStore.finish(self.path, manifest)
         remove(self.part / PROGRESS)
-        return NeighbourStore.open(self.path)
+        return store
 
     def __exit__(self, *_: object) -> None:
         if (self.part / PROGRESS).is_file():
             log.info("the neighbours so far are kept in %s; the same command goes on there", self.part)
         self._stack.close()
-
-
-def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse to write over anything else than a store of neighbours, and over one unless that is wanted.
-
-    Raises:
-        MexmaError: Something is there, or the name is that of another format.
-    """
-    if not path.exists():
-        check_name(path, ".knn")
-        return
-    if not is_neighbours(path):
-        raise MexmaError(
-            f"{path} is there and is no store of neighbours: not overwritten", "name another output"
-        )
-    if not overwrite:
-        raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-    check_own(path, _OWN)
 
 
 def side_of(
@@ -334,11 +284,3 @@ def content_checksum(store: EmbeddingStore) -> str:
 
 def _file(name: str) -> str:
     return name.replace("_", "-") + ".npy"
-
-
-_OWN = {MANIFEST, *map(_file, ARRAYS)}
-
-
-def is_neighbours(folder: Path) -> bool:
-    """Whether a folder is a store of neighbours, whole or not."""
-    return bool(kind_of(folder) == "neighbours")

@@ -9,6 +9,7 @@ N sentences a pair, and ``teacher``.
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -22,26 +23,21 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
-    check_own,
     checksum_file,
-    commit,
     fsync_file,
     in_work,
     make_folder,
     no_space_as_message,
-    read_manifest,
     workplace,
-    write_json_atomic,
 )
 from mexma_cli.store.arrays import (
     ArrayWriter,
-    check_content,
     check_size,
     cut_short,
     file_size,
     rows_of,
 )
-from mexma_cli.store.layout import Frozen
+from mexma_cli.store.folder import Folder, FolderManifest, Frozen
 
 FORMAT_VERSION = 1
 Side = Literal["source", "target"]
@@ -49,10 +45,10 @@ SIDES: tuple[Side, ...] = ("source", "target")
 ExtraColumn = Literal["negatives", "teacher"]
 """The extra columns that a pair may have: hard negatives, which look like the target and are no translation;
 and the target in the tokens of a teacher with another tokeniser."""
-_FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(ExtraColumn)) for what in ("ids", "offsets")}
+_NAMES = re.compile(rf"(?:{'|'.join((*SIDES, *get_args(ExtraColumn)))})\.(?:ids|offsets)\.npy")
 _OFFSET = "int64"
 _BLOCK = 1 << 20
-_AGAIN = "run `mexma prepare` again"
+_AGAIN = "delete it, and run `mexma prepare` again"
 
 
 class ExtraSentences(Frozen):
@@ -71,7 +67,7 @@ class ExtraSentences(Frozen):
         return "uint16" if self.vocabulary <= 1 << 16 else "uint32"
 
 
-class TokenisedPairsManifest(Frozen):
+class TokenisedPairsManifest(FolderManifest):
     """The content of ``manifest.json``."""
 
     kind: Literal["bitext"] = "bitext"
@@ -106,39 +102,25 @@ class TokenisedPairsManifest(Frozen):
     tool_version: str
 
 
-class TokenisedPairs:
+class TokenisedPairs(Folder[TokenisedPairsManifest]):
     """A finished store. Make one with `open`; ``len(store)`` is its number of pairs."""
 
+    model, version = TokenisedPairsManifest, FORMAT_VERSION
+    what, ending, names = "store of prepared pairs", "", _NAMES
+    made_by, again = "`mexma prepare` makes one", _AGAIN
+
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
-        self.path = path
-        self.manifest = manifest
+        super().__init__(path, manifest)
         self._parts: dict[str, ExtraSentences] = {
             side: ExtraSentences(tokens=tokens, vocabulary=manifest.vocabulary)
             for side, tokens in manifest.tokens.items()
         }
         self._parts.update((str(name), part) for name, part in manifest.beside.items())
-        files = {f"{name}.npy" for name, _, _ in self._contents()}
-        if set(manifest.tokens) != {*SIDES} or set(manifest.checksums) != files:
-            raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has", _AGAIN)
         self._files: dict[str, int] = {}
 
     @classmethod
-    def open(cls, path: str | Path, verify: bool = False) -> TokenisedPairs:
-        """Open a store and check that all its files are there in full length.
-
-        Raises:
-            MexmaError: No store, or a file that is missing, short or (with `verify`) changed.
-        """
-        folder = Path(path)
-        if not (folder / MANIFEST).is_file():
-            what = "has no manifest.json" if folder.exists() else "no such folder"
-            raise MexmaError(f"{folder} is no store of prepared pairs: {what}", "run `mexma prepare` first")
-        store = cls(folder, read_manifest(folder / MANIFEST, TokenisedPairsManifest, FORMAT_VERSION))
-        if verify:
-            store.verify()
-        else:
-            store._check_sizes()
-        return store
+    def checksums(cls, manifest: TokenisedPairsManifest) -> dict[str, str]:
+        return manifest.checksums
 
     def __len__(self) -> int:
         return self.manifest.pairs
@@ -174,10 +156,8 @@ class TokenisedPairs:
         Raises:
             MexmaError: A file is not what was written; the message names it.
         """
-        self._check_sizes()
-        again = f"delete {self.path} and {_AGAIN}"
-        for name, checksum in self.manifest.checksums.items():
-            check_content(self.path / name, checksum, again)
+        super().verify()
+        again = self.again
         for name, part in self._parts.items():
             names = self.path / f"{name}.offsets.npy", self.path / f"{name}.ids.npy"
             last = 0
@@ -203,7 +183,12 @@ class TokenisedPairs:
             yield f"{name}.ids", part.tokens, part.dtype
             yield f"{name}.offsets", part.each * len(self) + 1, _OFFSET
 
-    def _check_sizes(self) -> None:
+    def check_sizes(self) -> None:
+        files = {f"{name}.npy" for name, _, _ in self._contents()}
+        if set(self.manifest.tokens) != {*SIDES} or set(self.manifest.checksums) != files:
+            raise MexmaError(
+                f"{self.path / MANIFEST} is damaged: it names other files than a store has", _AGAIN
+            )
         for name, length, dtype in self._contents():
             check_size(self.path / f"{name}.npy", file_size(length, dtype), _AGAIN)
 
@@ -242,7 +227,8 @@ class TokenisedPairsWriter:
         self, path: str | Path, vocabulary: int, beside: Mapping[ExtraColumn, ExtraSentences] | None = None
     ) -> None:
         self.path = Path(path)
-        _check_replaceable(self.path)
+        if not (self.path.is_dir() and not any(self.path.iterdir())):
+            TokenisedPairs.check_replaceable(self.path, overwrite=True)
         self._part = in_work(self.path)
         self._beside = dict(beside or {})
         self._side = ExtraSentences(vocabulary=vocabulary)
@@ -329,9 +315,7 @@ class TokenisedPairsWriter:
             tool_version=__version__,
             **facts,
         )
-        write_json_atomic(self._part / MANIFEST, manifest.model_dump(mode="json"))
-        commit(self.path, own=_FILES | {MANIFEST})
-        return TokenisedPairs.open(self.path)
+        return TokenisedPairs.finish(self.path, manifest)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -341,13 +325,3 @@ class TokenisedPairsWriter:
                 raise
         finally:
             self._work.close()
-
-
-def _check_replaceable(path: Path) -> None:
-    """Refuse to replace anything but prepared pairs, whole or damaged, and a folder with nothing in it."""
-    if not path.exists():
-        return
-    inside = {file.name for file in path.iterdir()} if path.is_dir() else {""}
-    if inside and not inside & _FILES:
-        raise MexmaError(f"{path} is there and is no store of prepared pairs", "name another `data.store`")
-    check_own(path, _FILES | {MANIFEST})

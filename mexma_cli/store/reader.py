@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, PROGRESS, partial, read_manifest
-from mexma_cli.store.arrays import check_content, mapped, rows_of
+from mexma_cli.files import MANIFEST
+from mexma_cli.store.arrays import mapped, rows_of
+from mexma_cli.store.folder import Folder
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
+    NAMES,
     EmbeddingManifest,
     EmbeddingSettings,
-    File,
     check_shard,
     files_of,
-    has_store_files,
 )
 from mexma_cli.store.quantised import as_vectors, file_type
 from mexma_cli.store.shard import read_lines, read_rows
 
 
-class EmbeddingStore:
+class EmbeddingStore(Folder[EmbeddingManifest]):
     """A finished store, read in constant memory: `mexma embed` writes them, `open` opens them.
 
     >>> from mexma_cli import EmbeddingStore
@@ -36,40 +36,20 @@ class EmbeddingStore:
     'Durante algunos meses, ella casi no salió de su cuarto.'
     """
 
+    model, version = EmbeddingManifest, FORMAT_VERSION
+    what, ending, names = "embedding store", ".emb", NAMES
+    made_by, again = "`mexma embed` makes one of a text", AGAIN
+
     def __init__(self, path: Path, manifest: EmbeddingManifest) -> None:
-        self.path = path
-        self.manifest = manifest
+        super().__init__(path, manifest)
         self.rows = manifest.rows
         self.dim = manifest.dim
         self._offsets = [shard.offset for shard in manifest.shards]
         self._checked: set[int] = set()
 
     @classmethod
-    def open(cls, path: str | Path, verify: bool = False) -> EmbeddingStore:
-        """Open a store and check that all its files are there in full length.
-
-        Args:
-            path: The folder.
-            verify: Also read everything and compare the checksums.
-
-        Raises:
-            MexmaError: No store, an unfinished one, or a file that is missing, short or damaged.
-        """
-        folder = Path(path)
-        if not (folder / MANIFEST).is_file():
-            raise _no_store(folder)
-        try:
-            manifest = read_manifest(folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
-        except MexmaError as error:
-            raise MexmaError(
-                error.message, error.hint or (AGAIN if has_store_files(folder) else None)
-            ) from None
-        store = cls(folder, manifest)
-        if verify:
-            store.verify()
-        else:
-            store._check_sizes()
-        return store
+    def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:
+        return {file.name: file.checksum for shard in manifest.shards for file in files_of(shard)}
 
     def vectors(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop` as stored, float32 [stop - start, dim]."""
@@ -117,43 +97,10 @@ class EmbeddingStore:
             raise MexmaError(f"{self.path} holds vectors without their sentences", "name the text file too")
         for shard in self.manifest.shards:
             assert shard.lines is not None
-            self.check_file(shard.lines)
+            self.check_file(shard.lines.name, shard.lines.checksum)
             yield from read_lines(self.path, shard)
 
-    def verify(self) -> None:
-        """Read all files and compare their checksums with the manifest's.
-
-        Raises:
-            MexmaError: A file is not what was written; the message names it.
-        """
-        self._check_sizes()
-        for shard in self.manifest.shards:
-            for file in files_of(shard):
-                self.check_file(file)
-
-    def check_file(self, file: File) -> None:
-        """Compare one of the store's files with its checksum.
-
-        Raises:
-            MexmaError: It is not what was written, or the store was made anew since it was opened.
-        """
-        try:
-            check_content(self.path / file.name, file.checksum, AGAIN)
-        except (MexmaError, FileNotFoundError):
-            self.check_unchanged()
-            raise
-
-    def check_unchanged(self) -> None:
-        """Find out, when all is read, that the rows are still those of the store that was opened.
-
-        Raises:
-            MexmaError: The store was made anew meanwhile; rows of both may have been read.
-        """
-        now = read_manifest(self.path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
-        if now.shards[: len(self.manifest.shards)] != self.manifest.shards:  # it may have become longer
-            raise MexmaError(f"{self.path} was made anew while it was read", "run the same command again")
-
-    def _check_sizes(self) -> None:
+    def check_sizes(self) -> None:
         manifest = self.manifest
         rows = 0
         for shard in manifest.shards:
@@ -178,28 +125,11 @@ class EmbeddingStore:
         """Before a shard's vectors are read for the first time, see that they are what was written."""
         if index not in self._checked:
             shard = self.manifest.shards[index]
-            self.check_file(shard.vectors)
+            self.check_file(shard.vectors.name, shard.vectors.checksum)
             kind, width = file_type(self.manifest.dtype, self.dim)
             shape = (shard.rows,) if width is None else (shard.rows, width)
             mapped(self.path / shard.vectors.name, shape, kind, AGAIN)
             self._checked.add(index)
-
-
-def _no_store(folder: Path) -> MexmaError:
-    if (folder / PROGRESS).is_file() or (partial(folder) / PROGRESS).is_file():
-        return MexmaError(
-            f"{folder}: its making was interrupted, there is no finished store",
-            "run the same `mexma embed` again: it goes on where it stopped",
-        )
-    if not folder.exists():
-        return MexmaError(f"{folder}: no such file or folder")
-    if not folder.is_dir():
-        return MexmaError(
-            f"{folder} is a file, not an embedding store", "`mexma embed` makes a store of a text"
-        )
-    if has_store_files(folder):
-        return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", AGAIN)
-    return MexmaError(f"{folder} is no embedding store: it has no {MANIFEST}", "`mexma info` says what it is")
 
 
 StorePair = tuple[EmbeddingStore, EmbeddingStore]

@@ -13,9 +13,10 @@ import numpy as np
 import zstandard
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file, fsync_file, whole_file
+from mexma_cli.files import fsync_file, whole_file
 from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
-from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
+from mexma_cli.store.folder import File
+from mexma_cli.store.layout import AGAIN, EmbeddingSettings, Shard, lines_name, vectors_name
 from mexma_cli.store.quantised import as_vectors, file_type
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
 from mexma_cli.text.lines import is_blank
@@ -136,7 +137,7 @@ class OpenShard:
         for file, path in zip(self._files, paths, strict=True):
             fsync_file(file)
             file.close()
-            files.append(File(name=path.name, bytes=path.stat().st_size, checksum=checksum_file(path)))
+            files.append(File.of(path))
         return Shard(
             rows=self.rows,
             offset=offset,

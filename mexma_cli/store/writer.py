@@ -17,7 +17,6 @@ from mexma_cli.files import (
     PROGRESS,
     checksum_file,
     clear,
-    commit,
     fsync_folder,
     in_work,
     make_parent,
@@ -37,7 +36,6 @@ from mexma_cli.store.layout import (
     Shard,
     Source,
     UnfinishedStore,
-    check_replaceable,
     check_shard,
     files_of,
     sweep,
@@ -250,11 +248,8 @@ class EmbeddingWriter:
             with no_space_as_message(self._work):
                 if self._open is not None:
                     self._close_shard()
-            write_json_atomic(
-                self._folder / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json")
-            )
             self._check_place()
-            commit(self.path)
+            EmbeddingStore.finish(self.path, self._manifest(truncated, empty))
             self._finished = True
         if self._append:
             log.info("%s had %s rows, and has %s now", self.path, f"{self.rows_before:,}", f"{self._rows:,}")
@@ -290,9 +285,9 @@ class EmbeddingWriter:
 
     def _check_place(self) -> None:
         if not self._append:
-            check_replaceable(self.path, self._overwrite)
+            EmbeddingStore.check_replaceable(self.path, self._overwrite)
             return
-        check_replaceable(self.path, overwrite=True)  # a store, or nothing
+        EmbeddingStore.check_replaceable(self.path, overwrite=True)  # a store, or nothing
         if not self.path.exists():
             return
         self._base, self._base_checksum = EmbeddingStore.open(self.path), checksum_file(self.path / MANIFEST)
@@ -357,7 +352,7 @@ class EmbeddingWriter:
         if base := self._base:
             for shard in base.manifest.shards:
                 for file in files_of(shard):
-                    base.check_file(file)
+                    base.check_file(file.name, file.checksum)
                 place = len(self._shards)
                 self._shards.append(take_over(shard, base.path, self._folder, place, shard.offset))
             self.rows_before = base.rows

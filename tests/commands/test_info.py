@@ -93,7 +93,7 @@ def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> N
     done = fails(info(tmp_path / "b.emb.partial"), 1, "unfinished")
     (store / "manifest.json").unlink()
     done = fails(info(store), 1)
-    assert "embedding store" in done.stdout and "manifest.json: no such file" in done.stderr
+    assert "embedding store" in done.stdout and "is damaged: it has no manifest.json" in done.stderr
 
 
 def test_a_search_that_was_killed(tmp_path: Path) -> None:

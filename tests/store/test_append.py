@@ -117,13 +117,13 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from mexma_cli import files as manifest
-from mexma_cli.store import writer
+from mexma_cli.store import folder, writer
 from test_append import NEW, OLD, append
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-commit, moment = writer.commit, sys.argv[3]
+commit, moment = folder.commit, sys.argv[3]
 
 def deadly(final):
     if moment == "moved away":  # where names cannot be swapped
@@ -138,7 +138,7 @@ def deadly(final):
         die()
     commit(final)
 
-writer.commit = deadly
+folder.commit = deadly
 append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
 """
 

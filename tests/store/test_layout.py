@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_manifest
-from mexma_cli.store import neighbours
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import (
     EmbeddingManifest,
     EmbeddingSettings,
     Part,
-    check_replaceable,
     part_path,
 )
+from mexma_cli.store.neighbours import NeighbourStore
 
 MANIFEST: dict[str, Any] = {
     "kind": "embeddings",
@@ -95,7 +95,8 @@ def test_parts_make_a_whole(lines: int, of: int) -> None:
 
 @pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.CSV", "a.parquet", "a.emb", "a.knn"])
 def test_a_store_is_not_named_as_what_it_is_not(name: str, tmp_path: Path) -> None:
-    for check, ending in ((check_replaceable, ".emb"), (neighbours.check_replaceable, ".knn")):
+    for store in (EmbeddingStore, NeighbourStore):
+        check, ending = store.check_replaceable, store.ending
         if name.endswith(ending):
             check(tmp_path / name, overwrite=False)
             continue

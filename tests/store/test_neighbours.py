@@ -111,10 +111,9 @@ def test_damage_is_found(store: NeighbourStore, name: str) -> None:
     with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
         opened.read(4)
     os.truncate(path, size - 8)  # which ends a process that has mapped it
-    with unverified(), pytest.raises(MexmaError, match=f"{name} is damaged: it was cut short"):
-        opened.read(4)
-    with pytest.raises(MexmaError, match=rf"{name} is damaged: {size - 8} bytes instead of"):
-        NeighbourStore.open(store.path)
+    for read in (lambda: opened.read(4), lambda: NeighbourStore.open(store.path)):
+        with unverified(), pytest.raises(MexmaError, match=rf"{name} is damaged: {size - 8} bytes instead"):
+            read()
     path.rename(elsewhere := store.path.parent / name)
     with pytest.raises(MexmaError, match=f"{name} is missing"):
         NeighbourStore.open(store.path)
@@ -124,7 +123,7 @@ def test_damage_is_found(store: NeighbourStore, name: str) -> None:
 
 
 def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: StorePair) -> None:
-    for path, words in ((tmp_path / "none", "no such folder"), (tmp_path, "has no manifest.json")):
+    for path, words in ((tmp_path / "none", "no such file or folder"), (tmp_path, "has no manifest.json")):
         with pytest.raises(MexmaError, match=words):
             NeighbourStore.open(path)
     with pytest.raises(MexmaError, match=r"s\.emb is no store of neighbours"):

@@ -130,7 +130,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     said.write_text(said.read_text().replace("source.ids.npy", "../elsewhere.npy"))
     with pytest.raises(MexmaError, match=r"manifest\.json is damaged: it names other files"):
         TokenisedPairs.open(tmp_path / "s")
-    with pytest.raises(MexmaError, match="no such folder") as caught:
+    with pytest.raises(MexmaError, match="no such file or folder") as caught:
         TokenisedPairs.open(tmp_path / "nowhere")
     assert "mexma prepare" in (caught.value.hint or "")
 

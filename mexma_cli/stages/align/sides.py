@@ -20,7 +20,6 @@ from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_id
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.comparable import check_encoder
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import has_store_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import is_blank, read_again, read_sentences, scan, spooled
@@ -173,7 +172,7 @@ def has_documents(path: Path) -> bool:
     """Whether a path stands for a document a file: a folder that is no store, or a pattern."""
     if "*" in str(path):
         return not path.exists()
-    whole = path.suffix == ".emb" or (path / MANIFEST).is_file() or has_store_files(path)
+    whole = path.suffix == ".emb" or (path / MANIFEST).is_file() or EmbeddingStore.has_files(path)
     return path.is_dir() and not whole
 
 

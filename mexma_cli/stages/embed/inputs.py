@@ -139,10 +139,9 @@ def open_store(path: Path) -> EmbeddingStore:
         MexmaError: As `EmbeddingStore.open`, or it is a store of neighbours.
     """
     from mexma_cli.store.embeddings import EmbeddingStore
-    from mexma_cli.store.layout import has_store_files
-    from mexma_cli.store.neighbours import is_neighbours
+    from mexma_cli.store.neighbours import NeighbourStore
 
-    if not has_store_files(path) and is_neighbours(path):
+    if not EmbeddingStore.has_files(path) and NeighbourStore.is_at(path):
         raise MexmaError(
             f"{path} holds neighbours, not embeddings", "name the embedding store: `mexma info` says which"
         )

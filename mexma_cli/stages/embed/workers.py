@@ -19,7 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, workplace
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import Part, check_replaceable, part_path
+from mexma_cli.store.layout import Part, part_path
 from mexma_cli.store.merge import check_output
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
         if settings != wanted.model_copy(update={"part": part}):
             continue
         try:
-            check_replaceable(path, overwrite=True)
+            EmbeddingStore.check_replaceable(path, overwrite=True)
         except MexmaError as error:
             log.warning("%s, so it stays", error.message)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from mexma_cli.files import MANIFEST, PROGRESS, kind_of, read_json, read_manifes
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.folder import Folder
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.text.lines import is_blank, read_lines, scan
@@ -105,9 +107,31 @@ def inspect(path: str | Path) -> Info:
     return look(where)
 
 
+def _store(where: Path, what: str, store: type[Folder[Any]]) -> Info:
+    info = Info(str(where), what)
+    with info.checking():
+        manifest = store.manifest_of(where)
+        if isinstance(manifest, layout.EmbeddingManifest):
+            info.facts = {"format_version": manifest.format_version, "encoder": manifest.encoder}
+        hidden = {"kind", "shards", "files", "checksums", "asked", "argv"}
+        info.facts |= manifest.model_dump(mode="json", exclude=hidden, exclude_none=True)
+        if isinstance(manifest, layout.EmbeddingManifest):
+            info.facts["language"] += f" ({languages.name(manifest.language)})"
+            info.facts |= {"duplicates": manifest.duplicates, "shards": len(manifest.shards)}
+        if hasattr(manifest, "argv"):
+            info.facts["argv"] = " ".join(manifest.argv)
+        store.open(where, verify=True)
+    return info
+
+
+_EMBEDDINGS = partial(_store, what="embedding store", store=EmbeddingStore)
+_NEIGHBOURS = partial(_store, what="neighbours", store=NeighbourStore)
+_PAIRS = partial(_store, what="prepared pairs", store=TokenisedPairs)
+
+
 def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
-        return {"bitext": _tokenised_pairs, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
+        return {"bitext": _PAIRS, "neighbours": _NEIGHBOURS}.get(str(kind_of(where)), _EMBEDDINGS)
     known: dict[str, Callable[[Path], Info]] = {
         PROGRESS: _unfinished,
         CHECKPOINT: _checkpoint,
@@ -119,26 +143,11 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
     for name, look in known.items():
         if (where / name).is_file():
             return look
-    if layout.has_store_files(where):
-        return _embeddings
+    if EmbeddingStore.has_files(where):
+        return _EMBEDDINGS
     if any((part / MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
         return _several
     return None
-
-
-def _embeddings(where: Path) -> Info:
-    info = Info(str(where), "embedding store")
-    with info.checking():
-        manifest = read_manifest(where / MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
-        info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
-        info.facts |= {
-            "language": f"{manifest.language} ({languages.name(manifest.language)})",
-            "duplicates": manifest.duplicates,
-            "shards": len(manifest.shards),
-            "argv": " ".join(manifest.argv),
-        }
-        EmbeddingStore.open(where, verify=True)
-    return info
 
 
 def _unfinished(where: Path) -> Info:
@@ -154,27 +163,6 @@ def _unfinished(where: Path) -> Info:
     facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
     problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"
     return Info(str(where), "unfinished embedding store", facts, [problem])
-
-
-def _tokenised_pairs(where: Path) -> Info:
-    info = Info(str(where), "prepared pairs")
-    with info.checking():
-        store = TokenisedPairs.open(where)
-        info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
-        store.verify()
-    return info
-
-
-def _neighbours(where: Path) -> Info:
-    info = Info(str(where), "neighbours")
-    with info.checking():
-        store = NeighbourStore.open(where)
-        info.facts = store.manifest.model_dump(
-            mode="json", exclude={"kind", "files", "argv", "asked"}, exclude_none=True
-        )
-        info.facts["argv"] = " ".join(store.manifest.argv)
-        store.verify()
-    return info
 
 
 def _several(where: Path) -> Info:

@@ -21,7 +21,6 @@ from mexma_cli.store.neighbours import (
     NeighbourStore,
     NeighbourWriter,
     SearchedStore,
-    is_neighbours,
     side_of,
 )
 
@@ -82,7 +81,7 @@ def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> b
     Raises:
         MexmaError: Neighbours of another search are there, or they are damaged.
     """
-    if not (is_neighbours(path) and all(map(is_store, inputs))):
+    if not (NeighbourStore.is_at(path) and all(map(is_store, inputs))):
         return False
     store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
     wanted = {"k": settings.k, "index": EXACT} | asked_of_index(settings)

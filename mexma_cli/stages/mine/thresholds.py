@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.store.layout import Frozen
+from mexma_cli.store.folder import Frozen
 
 FILE = "thresholds.json"
 

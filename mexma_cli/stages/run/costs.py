@@ -22,7 +22,7 @@ from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import Kind, RunFolder
 from mexma_cli.stages.run.work import perform
-from mexma_cli.store.layout import Frozen
+from mexma_cli.store.folder import Frozen
 from mexma_cli.text.lines import read_lines
 
 FILE = "costs.json"

@@ -52,7 +52,8 @@ from mexma_cli.files import (
 from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import Frozen, files_of
+from mexma_cli.store.folder import Frozen
+from mexma_cli.store.layout import files_of
 from mexma_cli.store.neighbours import content_checksum
 
 FORMAT_VERSION = 1

@@ -11,7 +11,7 @@ from mexma_cli.files import commit
 from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.stages.convert.convert import raw_to_store
 from mexma_cli.stages.convert.raw import VectorFile
-from mexma_cli.store import writer
+from mexma_cli.store import folder
 
 ROWS = 20_000
 
@@ -54,7 +54,7 @@ def test_a_run_that_was_killed_at_its_end(
             commit(final)
         raise Killed
 
-    monkeypatch.setattr(writer, "commit", deadly)
+    monkeypatch.setattr(folder, "commit", deadly)
     with pytest.raises(Killed):
         convert(tmp_path, "ones")
     monkeypatch.undo()

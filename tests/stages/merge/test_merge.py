@@ -165,7 +165,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from mexma_cli.stages.merge.merge import merge_stores
-from mexma_cli.store import merge
+from mexma_cli.store import folder
 from mexma_cli.store.embeddings import EmbeddingStore
 
 *paths, output, rows = sys.argv[1:]
@@ -175,8 +175,8 @@ def die(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if int(rows) < 0:
-    commit = merge.commit
-    merge.commit = lambda final: (commit(final) if int(rows) == -2 else None, os.kill(os.getpid(), 9))
+    commit = folder.commit
+    folder.commit = lambda final: (commit(final) if int(rows) == -2 else None, os.kill(os.getpid(), 9))
 stores = [EmbeddingStore.open(path) for path in paths]
 merge_stores(stores, output, on_progress=die if int(rows) > 0 else None)
 """

@@ -1,0 +1,245 @@
+"""A folder on disk that is whole or not there: its manifest, written last, has the checksums of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import (
+    MANIFEST,
+    PROGRESS,
+    Names,
+    check_own,
+    checksum_file,
+    commit,
+    in_work,
+    kind_of,
+    partial,
+    read_manifest,
+    write_json_atomic,
+)
+from mexma_cli.store.arrays import check_content
+from mexma_cli.text.names import OTHER_FORMATS
+
+
+class Frozen(BaseModel):
+    """The content of a file of JSON; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class File(Frozen):
+    """A file in a folder: its name, its bytes and their xxh3_128."""
+
+    name: str
+    bytes: NonNegativeInt
+    checksum: str
+
+    @classmethod
+    def of(cls, path: Path) -> File:
+        """Describe a file that is on the disk."""
+        return cls(name=path.name, bytes=path.stat().st_size, checksum=checksum_file(path))
+
+
+class FolderManifest(Frozen):
+    """The content of ``manifest.json``, which says what kind of folder it is in."""
+
+    kind: str
+
+
+Manifest = TypeVar("Manifest", bound=FolderManifest)
+
+
+class Folder(Generic[Manifest]):
+    """A finished folder. Make one with `open`.
+
+    Attributes:
+        path: Its path.
+        manifest: Where its content comes from.
+    """
+
+    model: ClassVar[type[FolderManifest]]
+    version: ClassVar[int]
+    """The format version of manifests that are written; earlier ones are read."""
+    what: ClassVar[str]
+    """What messages call such a folder."""
+    ending: ClassVar[str]
+    names: ClassVar[re.Pattern[str]]
+    """All names that files in such folders can have."""
+    made_by: ClassVar[str]
+    """The hint where there is none."""
+    again: ClassVar[str]
+    """The hint for one that is damaged."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+
+    @classmethod
+    def open(cls, path: str | Path, verify: bool = False) -> Self:
+        """Open a folder and check that all its files are there in full length.
+
+        Args:
+            verify: Also read everything and compare the checksums.
+
+        Raises:
+            MexmaError: There is none, it is not finished, or a file is missing, a link, short or damaged.
+        """
+        folder = Path(path)
+        found = cls(folder, cls.manifest_of(folder))
+        found.check_sizes()
+        if verify:
+            found.verify()
+        return found
+
+    @classmethod
+    def manifest_of(cls, folder: Path) -> Manifest:
+        """Read the manifest alone.
+
+        Raises:
+            MexmaError: There is none, or it is damaged, or of another kind.
+        """
+        if not (folder / MANIFEST).is_file():
+            raise cls._missing(folder)
+        if isinstance(kind := _kind(folder), str) and kind != cls._own_kind():
+            raise MexmaError(f"{folder} is no {cls.what}", cls.made_by)
+        hint = cls.again if cls.has_files(folder) else None
+        manifest: Manifest = read_manifest(folder / MANIFEST, cls.model, cls.version, hint)  # type: ignore[assignment]
+        return manifest
+
+    @classmethod
+    def _missing(cls, folder: Path) -> MexmaError:
+        if any((place / PROGRESS).is_file() for place in (folder, partial(folder))):
+            return MexmaError(
+                f"{folder}: its making was interrupted, there is no finished {cls.what}",
+                "run the same command again: it goes on where it stopped",
+            )
+        if not folder.exists():
+            return MexmaError(f"{folder}: no such file or folder", cls.made_by)
+        if not folder.is_dir():
+            return MexmaError(f"{folder} is a file and no {cls.what}", cls.made_by)
+        if cls.has_files(folder):
+            return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", cls.again)
+        return MexmaError(f"{folder} is no {cls.what}: it has no {MANIFEST}", "`mexma info` says what it is")
+
+    @classmethod
+    def checksums(cls, manifest: Manifest) -> Mapping[str, str]:
+        """The names of all files in the folder, and their xxh3_128."""
+        raise NotImplementedError
+
+    def check_sizes(self) -> None:
+        """Compare the lengths of all files with what the manifest says.
+
+        Raises:
+            MexmaError: A file is missing, a link, shorter or longer.
+        """
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums with the manifest's.
+
+        Raises:
+            MexmaError: A file is not what was written; the message names it.
+        """
+        self.check_sizes()
+        for name, checksum in self.checksums(self.manifest).items():
+            self.check_file(name, checksum)
+
+    def check_file(self, name: str, checksum: str) -> None:
+        """Compare one of the files with its checksum in the manifest.
+
+        Raises:
+            MexmaError: It is not what was written, or the folder was made anew since it was opened.
+        """
+        try:
+            check_content(self.path / name, checksum, self.again)
+        except (MexmaError, FileNotFoundError):
+            self.check_unchanged()
+            raise
+
+    def check_unchanged(self) -> None:
+        """Find out, when all is read, that the files are still those of the folder that was opened.
+
+        Raises:
+            MexmaError: The folder was made anew meanwhile; files of both may have been read.
+        """
+        now, opened = (self.checksums(manifest) for manifest in (self.manifest_of(self.path), self.manifest))
+        if not opened.items() <= now.items():  # there may be more files now
+            raise MexmaError(f"{self.path} was made anew while it was read", "run the same command again")
+
+    @classmethod
+    def finish(cls, path: Path, manifest: Manifest) -> Self:
+        """Write the manifest of a folder that was made in the workplace of `path`, and give it that name.
+
+        Raises:
+            MexmaError: Something else has the name, or the disk is full.
+        """
+        write_json_atomic(in_work(path) / MANIFEST, manifest.model_dump(mode="json"))
+        if path.exists():
+            cls.check_replaceable(path, overwrite=True)
+        commit(path)
+        return cls.open(path)
+
+    @classmethod
+    def check_replaceable(cls, path: Path, overwrite: bool) -> None:
+        """Refuse an output that is there: such a folder, whole or damaged, unless with `overwrite`.
+
+        Raises:
+            MexmaError: Such a folder is there and `overwrite` is not wanted, something else is there, or the
+                folder also holds files that are not its own, or the name is that of another format.
+        """
+        if not path.exists():
+            check_name(path, cls.ending)
+            return
+        if not cls.is_at(path):
+            what = f"is there and is no {cls.what}: not overwritten"
+            raise MexmaError(
+                f"{path} {what if path.name else 'is a folder, not a store'}", "name another output"
+            )
+        if not overwrite:
+            raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
+        own: Names = re.compile(rf"{cls.names.pattern}|{re.escape(MANIFEST)}")
+        with suppress(MexmaError):
+            own = {MANIFEST, *cls.checksums(cls.manifest_of(path))}
+        check_own(path, own)
+
+    @classmethod
+    def has_files(cls, folder: Path) -> bool:
+        """Whether there are files of such a folder; its manifest may be damaged or missing."""
+        return folder.is_dir() and any(cls.names.fullmatch(file.name) for file in folder.iterdir())
+
+    @classmethod
+    def is_at(cls, folder: Path) -> bool:
+        """Whether there is such a folder, whole or damaged."""
+        return cls.has_files(folder) or _kind(folder) == cls._own_kind()
+
+    @classmethod
+    def _own_kind(cls) -> str:
+        return str(cls.model.model_fields["kind"].default)
+
+
+def _kind(folder: Path) -> object:
+    with suppress(MexmaError):
+        return kind_of(folder)
+    return None
+
+
+def check_name(path: Path, ending: str) -> None:
+    """Refuse a store, which is a folder, that is named like a file of another format, or another store.
+
+    Raises:
+        MexmaError: The name has another ending than that of such stores, and one that promises something; or
+            it is that of stdout.
+    """
+    if str(path) == "-":
+        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
+    if path.suffix.lower() in OTHER_FORMATS - {ending}:
+        raise MexmaError(
+            f"{path} would be a folder for mexma, not what is known as {path.suffix}",
+            f"name it {path.stem}{ending}; of embeddings, `mexma convert` makes a .npy file or raw vectors",
+        )
