@@ -44,12 +44,10 @@ STORES = {".emb": "embeddings", ".knn": "neighbours"}
 _BEFORE = "before"
 """In a workplace: what had the output's name, where two names cannot be swapped in one step."""
 WORK = rf"(?:{re.escape(MARK)}|{_BEFORE}(?:/.*)?)"
-_INSIDE = (
-    rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|found\.keys|lists-[ab]\.keys"
-    r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin|chunks(?:/.*)?"
-    rf"|document-pairs\.npy(?:\.partial(?:/{WORK}|/document-pairs\.npy)?)?"
-)
-"""Names of the files in workplaces beside an output that is being made, for `store.journal` and `split`."""
+KEPT = "kept"
+"""In a workplace that has a `PROGRESS`: the folder of what the same command goes on with."""
+_INSIDE = rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|{KEPT}(?:/.*)?"
+"""Names of the files in workplaces beside an output that is being made."""
 OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
 """Files that file managers and NFS put beside any file."""
 Names = Collection[str] | re.Pattern[str]

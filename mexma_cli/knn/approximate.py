@@ -162,7 +162,7 @@ def _approximate(
     indexes = []
     for name, side in (("y", right), ("x", left)):
         factory = choose(len(side), side.dim) if settings.index == "auto" else settings.index
-        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", SEED, journal))
+        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", journal))
         if journal is not None:
             journal.note(memory=settings.memory)
     for built in indexes:

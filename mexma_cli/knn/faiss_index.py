@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import faiss
@@ -17,6 +17,7 @@ import torch
 import xxhash
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file, fsync_file
 from mexma_cli.knn.journal import Journal
 from mexma_cli.knn.keys import EMPTY, keys_of, rows_of
 from mexma_cli.knn.sides import Side
@@ -222,38 +223,24 @@ class _Queries:
 
 
 class SideIndex(Parts):
-    """A faiss index over the kept rows of a side, in memory or, in parts, in files."""
+    """A faiss index over the kept rows of a side, in memory or, in parts, in files.
+
+    With a journal all of it is in files, whose checksums are facts of the journal: what an earlier run wrote
+    is not made again.
+
+    Args:
+        share: Bytes that it may take, or None for no limit: then it is in memory.
+        stem: Folder and beginning of the names of its files.
+
+    Raises:
+        MexmaError: As `train`, or it cannot be written, or a file is damaged.
+    """
 
     def __init__(
-        self,
-        side: Side,
-        factory: str,
-        share: int | None,
-        stem: Path,
-        seed: int,
-        journal: Journal | None = None,
+        self, side: Side, factory: str, share: int | None, stem: Path, journal: Journal | None = None
     ) -> None:
-        """Train it, or go on with the files of an earlier run.
-
-        Args:
-            share: Bytes that it may take, or None for no limit: then it is in memory.
-            stem: Folder and beginning of the names of its files.
-            journal: Where there is one, the index is kept in files even if it is in memory, and rows that are
-                in these files already are not added again.
-
-        Raises:
-            MexmaError: As `train`, or it cannot be written.
-        """
         self._side, self._stem, self._journal = side, stem, journal
-        kept = self._file("trained")
-        if journal is not None and kept.exists():
-            self._trained = read_index(kept, verify=True)
-        else:
-            began = time.monotonic()
-            self._trained = train(side, factory, seed, share)
-            if journal is not None:
-                write_index(self._trained, kept)
-                journal.note(began)
+        self._trained, _ = self._kept("trained", lambda: train(side, factory, SEED, share))
         super().__init__(factory, self._trained)
         # A part is all that a killed search adds again. Other indexes answer otherwise in parts.
         self._rows = _PART_ROWS if self.parameter == "nprobe" and not self.refined else max(1, len(side))
@@ -269,30 +256,40 @@ class SideIndex(Parts):
         return sum(isinstance(held, Path) for _, held in self.held)
 
     def fill(self, progress: Callable[[int], None]) -> None:
-        """Put all rows in.
-
-        Raises:
-            MexmaError: A file cannot be written.
-        """
+        """Put all rows in."""
         for number, first in enumerate(range(0, len(self._side), self._rows)):
-            last = min(first + self._rows, len(self._side))
-            path = self._file(str(number))
-            if self._journal is not None and path.exists():
-                part = read_index(path, verify=True)
-                progress(part.ntotal)
-            else:
-                part = faiss.clone_index(self._trained)
-                for rows in add(part, self._side, first, last):
-                    progress(rows)
-                if self._in_files or self._journal is not None:
-                    began = time.monotonic()
-                    write_index(part, path)
-                    if self._journal is not None:
-                        self._journal.note(began)
+            part, path = self._kept(
+                str(number), partial(self._filled, first, progress), self._in_files, progress
+            )
             self.held.append((first, path if self._in_files else _on_gpu(part)))
 
-    def _file(self, what: str) -> Path:
-        return self._stem.with_name(f"{self._stem.name}-{what}.faiss")
+    def _filled(self, first: int, progress: Callable[[int], None]) -> faiss.Index:
+        """The part whose rows begin at `first`."""
+        part = faiss.clone_index(self._trained)
+        for rows in add(part, self._side, first, min(first + self._rows, len(self._side))):
+            progress(rows)
+        return part
+
+    def _kept(
+        self,
+        what: str,
+        make: Callable[[], faiss.Index],
+        in_file: bool = False,
+        progress: Callable[[int], None] = lambda rows: None,
+    ) -> tuple[faiss.Index, Path]:
+        """An index that an earlier run wrote, or one that is made now; and its file, if it is to have one."""
+        path, journal = self._stem.with_name(f"{self._stem.name}-{what}.faiss"), self._journal
+        if journal is not None and path.name in journal.facts:
+            index = read_index(path, journal.facts[path.name])
+            progress(index.ntotal)
+            return index, path
+        index = make()
+        if in_file or journal is not None:
+            began = time.monotonic()
+            checksum = write_index(index, path)
+            if journal is not None:
+                journal.note(began, **{path.name: checksum})
+        return index, path
 
 
 def train(side: Side, factory: str, seed: int, share: int | None = None) -> faiss.Index:
@@ -387,16 +384,15 @@ def _made(dim: int, factory: str) -> faiss.Index:
         ) from None
 
 
-def write_index(index: faiss.Index, path: Path) -> None:
-    """Write an index to a file that is whole once it has its name, with its xxh3_128 behind it.
+def write_index(index: faiss.Index, path: Path) -> str:
+    """Write an index to a file, and return its xxh3_128.
 
     Raises:
-        MexmaError: It cannot be written.
+        MexmaError: It cannot be written; then there is no file.
     """
-    new = path.with_suffix(".new")
+    digest = xxhash.xxh3_128()
     try:
-        digest = xxhash.xxh3_128()
-        with new.open("wb") as file:
+        with path.open("wb") as file:
 
             def write(piece: bytes) -> int:
                 digest.update(piece)
@@ -404,44 +400,35 @@ def write_index(index: faiss.Index, path: Path) -> None:
 
             # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
             faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+            fsync_file(file)
     except (RuntimeError, OSError) as error:
-        new.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         reason = _reason(error) if isinstance(error, RuntimeError) else error.strerror
         raise MexmaError(
             f"an index cannot be written to {path.parent}: {reason}",
             "free some space, name another folder, or, without an output file, give it more --memory",
         ) from None
+    return digest.hexdigest()
 
 
-def read_index(path: Path, verify: bool = False) -> faiss.Index:
-    """Read an index; with `verify` one that another run wrote.
+def read_index(path: Path, checksum: str | None = None) -> faiss.Index:
+    """Read an index.
+
+    Args:
+        checksum: What `write_index` returned, if another run wrote it.
 
     Raises:
         MexmaError: It is not what was written.
     """
     try:
-        if verify and not _as_written(path):
+        if checksum is not None and checksum_file(path) != checksum:
             raise RuntimeError("its checksum is not right")
         return faiss.read_index(str(path))
-    except RuntimeError as error:
+    except (RuntimeError, FileNotFoundError) as error:
+        reason = _reason(error) if isinstance(error, RuntimeError) else "it is missing"
         raise MexmaError(
-            f"{path} is damaged: {_reason(error)}", "remove the unfinished output and start the search anew"
+            f"{path} is damaged: {reason}", "remove the unfinished output and start the search anew"
         ) from None
-
-
-def _as_written(path: Path) -> bool:
-    """Whether a file ends with the checksum of all that is before."""
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        left = path.stat().st_size - digest.digest_size
-        while left > 0 and (piece := file.read(min(left, 4 << 20))):
-            digest.update(piece)
-            left -= len(piece)
-        return file.read() == digest.digest()
 
 
 def _on_gpu(index: faiss.Index) -> faiss.Index:

@@ -37,9 +37,9 @@ class AlignmentJournal:
     """
 
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
-        self.folder = folder
         self._journal = FileJournal(folder, run)
-        self._file = (folder / _FILE).open("a+b")
+        self.folder = self._journal.folder
+        self._file = (self.folder / _FILE).open("a+b")
         self.groups: int = self._journal.facts.get("groups", 0)
         """Groups of pairs that are done."""
         self.cut: int = self._journal.facts.get("cut", 0)
@@ -53,7 +53,7 @@ class AlignmentJournal:
             left -= len(block)
         if left or (self._bytes and self._digest.hexdigest() != self._journal.facts["checksum"]):
             raise MexmaError(
-                f"{folder / _FILE} is damaged: it is not what was written",
+                f"{self.folder / _FILE} is damaged: it is not what was written",
                 f"remove {folder} to start anew",
             )
         self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
@@ -72,7 +72,7 @@ class AlignmentJournal:
         if "pairs" not in self._journal.facts:
             return None
         path = self.folder / _PAIRS
-        check_content(path, self._journal.facts["pairs"], f"remove {self.folder} to start anew")
+        check_content(path, self._journal.facts["pairs"], f"remove {self.folder.parent} to start anew")
         return np.load(path, allow_pickle=False)
 
     def keep_pairs(self, pairs: np.ndarray) -> None:

@@ -1,9 +1,9 @@
 """The journal of a long search for neighbours: a folder from which a search that was killed goes on.
 
-``progress.json`` says how far the search is. ``found.keys`` holds the lists of the rows of x that are
-finished, and only grows. ``lists-a.keys`` and ``lists-b.keys`` hold, in turn, the lists of the rows of x in
-work and of all rows of y. progress.json is replaced last, so the file that it names is whole; for the same
-reason it is removed first.
+``progress.json`` says how far the search is. In the folder ``kept``, ``found.keys`` holds the lists of the
+rows of x that are finished, and only grows; ``lists-a.keys`` and ``lists-b.keys`` hold, in turn, the lists of
+the rows of x in work and of all rows of y. progress.json is replaced last, so the file that it names is
+whole; for the same reason it is removed first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from pydantic import Field
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    KEPT,
     PROGRESS,
     Sealed,
     fsync_file,
+    fsync_folder,
     is_special,
     no_space_as_message,
     partial,
@@ -98,7 +100,7 @@ class FileJournal:
     """A `knn.journal.Journal` in a folder that the caller has to itself.
 
     Args:
-        folder: Must exist.
+        folder: Must exist; files are in the folder ``kept`` in it.
         search: What is searched; an entry of another search is refused.
 
     Raises:
@@ -106,7 +108,9 @@ class FileJournal:
     """
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        self.folder, self._search = folder, search
+        self._workplace, self.folder, self._search = folder, folder / KEPT, search
+        with no_space_as_message(folder):
+            self.folder.mkdir(exist_ok=True)
         self._finished, self._finished_digest = 0, xxhash.xxh3_128()
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Entry | None = None
@@ -121,9 +125,6 @@ class FileJournal:
                     "give the same settings to go on with it, or remove the folder to start anew",
                 )
             self._kept = kept
-        else:
-            for stray in folder.glob("index-*"):  # of a search that was killed before its entry, or after
-                stray.unlink()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
         """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None.
@@ -196,7 +197,7 @@ class FileJournal:
 
     @property
     def _anew(self) -> str:
-        return f"remove {self.folder} to start the search anew"
+        return f"remove {self._workplace} to start the search anew"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -217,13 +218,14 @@ class FileJournal:
             self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
 
     def _enter(self, entry: Entry, began: float) -> None:
-        write_json_atomic(self.folder / PROGRESS, entry.sealed().model_dump(mode="json"))
+        fsync_folder(self.folder)
+        write_json_atomic(self._workplace / PROGRESS, entry.sealed().model_dump(mode="json"))
         self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 
     def forget(self) -> None:
         """Take the entry back: nobody will want to go on with this search."""
-        (self.folder / PROGRESS).unlink(missing_ok=True)
+        (self._workplace / PROGRESS).unlink(missing_ok=True)
         self._kept = None
 
     @property

@@ -45,12 +45,12 @@ def test_other_runs_and_damage_are_refused(tmp_path: Path) -> None:
     first.enter()
     with pytest.raises(MexmaError, match="beginning of another search: a differ"):
         AlignmentJournal(tmp_path, {"a": 2})
-    (tmp_path / "document-pairs.npy").write_bytes(b"x")
+    (tmp_path / "kept" / "document-pairs.npy").write_bytes(b"x")
     with pytest.raises(MexmaError, match=r"document-pairs\.npy is damaged"):
         AlignmentJournal(tmp_path, {"a": 1}).pairs()
-    content = bytearray((tmp_path / "alignments.bin").read_bytes())
+    content = bytearray((tmp_path / "kept" / "alignments.bin").read_bytes())
     content[5] ^= 1
     for damaged in (bytes(content), bytes(content[:-1])):
-        (tmp_path / "alignments.bin").write_bytes(damaged)
+        (tmp_path / "kept" / "alignments.bin").write_bytes(damaged)
         with pytest.raises(MexmaError, match=r"alignments\.bin is damaged"):
             AlignmentJournal(tmp_path, {"a": 1})

@@ -25,6 +25,7 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    KEPT,
     MARK,
     PROGRESS,
     check_outside_stores,
@@ -92,7 +93,7 @@ class SplitOutputs:
     @property
     def work(self) -> Path:
         """The folder of the chunks that are done, in the workplace of the sentences."""
-        return partial(self.sentences) / "chunks"
+        return partial(self.sentences) / KEPT
 
 
 @dataclass(frozen=True)

@@ -408,8 +408,8 @@ def test_a_killed_run_ends_with_the_same_bytes(
     with pytest.raises(KeyboardInterrupt):
         run(corpus, to=target, language="spa_Latn")
     assert [path.name for path in target.parent.iterdir()] == ["spa.txt.partial"]
-    half = (target.parent / "spa.txt.partial" / "chunks" / "0000002.npz").read_bytes()
-    (target.parent / "spa.txt.partial" / "chunks" / "0000002.npz").write_bytes(half[:100])
+    half = (target.parent / "spa.txt.partial" / "kept" / "0000002.npz").read_bytes()
+    (target.parent / "spa.txt.partial" / "kept" / "0000002.npz").write_bytes(half[:100])
     done.clear()
 
     def counted(worker: ChunkWorker, chunk: reading.Chunk) -> object:
