@@ -89,11 +89,12 @@ def dry_run(command: list[str]) -> dict:
 
 def run(overrides: tuple[str, ...], folder: Path) -> tuple[Counter[str], dict[str, str], int]:
     """Seconds of the processor by kind of unit, the stage of each, and bytes that lie in the run's folder."""
-    done = run_corpus(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), InThisProcess)
+    recipe = load_corpus(str(DEMO.parent / "corpus.yaml"), overrides)
+    done = run_corpus(recipe, InThisProcess)
     stages = {unit.work: unit.stage for unit in done.units.values()}
     took = Counter[str]()
     for unit in done.units.values():
-        took[unit.work] += RunFolder(folder).record(unit.name).processor_seconds
+        took[unit.work] += RunFolder(Path(recipe.run)).record(unit.name).processor_seconds
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return took, stages, size
 
