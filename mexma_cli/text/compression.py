@@ -20,8 +20,8 @@ _STEP = 1 << 10  # in four bytes zst has at most 128 KiB, so that a step gives a
 _AHEAD = 2 << 10
 """Bytes that a decompressor may take at a time: of gz they give at most 2 MiB."""
 _XZ_MEMORY = 256 << 20  # `xz -9` takes 65 MiB to unpack
-_RATIO, _SPARED = 500, 16 << 20
-"""Text is not packed to less than a five-hundredth; the first bytes may be, as in a file of equal lines."""
+_RATIO, _SPARED = 100, 16 << 20
+"""Text is not packed to less than a hundredth; the first bytes may be, as in a file of equal lines."""
 _SPARED_ELSEWHERE = 1 << 20  # zst is quickly unpacked, and stores are packed so
 
 
@@ -138,7 +138,7 @@ def check_ratio(size: int, packed: int, where: str, spared: int = _SPARED) -> No
     """Refuse a text of `size` bytes that is packed into so few that it can be none.
 
     Raises:
-        MexmaError: It has more than the `spared` bytes, and more than 500 a packed one.
+        MexmaError: It has more than the `spared` bytes, and more than 100 a packed one.
     """
     if size > max(spared, _RATIO * packed):
         raise MexmaError(
