@@ -12,7 +12,7 @@ from mexma_cli.knn import units
 from mexma_cli.numerics.threads import in_slices
 
 _READ_ROWS = 1 << 12  # rows that are read at once
-_SAMPLE = 2048  # rows from which the centre and the directions are taken
+_SAMPLE = 2048  # rows from which the centre is taken
 _FEW = 1 << 25  # numbers that NumPy has done before compiled loops are loaded
 _ALIGNMENT = 64
 
