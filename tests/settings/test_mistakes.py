@@ -187,7 +187,7 @@ def test_synonyms_stand_for_keys() -> None:
     page = (Path(__file__).parent.parent.parent / "docs/recipes.md").read_text(encoding="utf-8")
     for key, meant in SYNONYMS.items():
         for name in meant:
-            assert f"| `{name}` |" in page, key
+            assert f"- `{name}` " in page, key
 
 
 @pytest.mark.parametrize("pairs", ["[fra-eng]", "[[fra, eng, deu]]", "[[fra, 3]]", "{fra: eng}", "3"])
