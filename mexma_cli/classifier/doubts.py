@@ -64,9 +64,14 @@ class Doubts:
         named, translated = [False, False], set[str]()
         for side in (0, 1):
             sides = [(pair[side], pair[1 - side]) for pair in pairs]
-            names = sum(len(_names(own)) for own, _ in sides)
-            alone = [own[slice(*span)] for own, other in sides for span in _alone(own, other)]
-            named[side] = names >= _FEWEST and len(alone) <= (1 - _NAMED) * names
+            names = [_names(own) for own, _ in sides]
+            count = sum(map(len, names))
+            alone = [
+                own[slice(*span)]
+                for spans, (own, other) in zip(names, sides, strict=True)
+                for span in _alone(spans, own, other)
+            ]
+            named[side] = count >= _FEWEST and len(alone) <= (1 - _NAMED) * count
             translated.update(alone)
         asked = [(_asks(source), _asks(target)) for source, target in pairs]
         either = [pair for pair in asked if any(pair)]
@@ -98,8 +103,8 @@ class Doubts:
             return
         names = _names(source), _names(target)
         here, there = (
-            [span for span in _alone(own, other) if own[slice(*span)] not in self.translated]
-            for own, other in ((source, target), (target, source))
+            [span for span in _alone(spans, own, other) if own[slice(*span)] not in self.translated]
+            for spans, own, other in ((names[0], source, target), (names[1], target, source))
         )
         if here and there:
             shared = len(here) < len(names[0]) or len(there) < len(names[1])
@@ -144,9 +149,9 @@ def _names(sentence: str) -> list[Span]:
     return found
 
 
-def _alone(sentence: str, other: str) -> list[Span]:
-    """Names that have no likeness in the other sentence, as `missing_names` counts them."""
-    if not (names := _names(sentence)):
+def _alone(names: Sequence[Span], sentence: str, other: str) -> list[Span]:
+    """Names of a sentence that have no likeness in the other one, as `missing_names` counts them."""
+    if not names:
         return []
     there = {trigram for word in WORD.findall(other) for trigram in trigrams_of(word)}
     alone = []
