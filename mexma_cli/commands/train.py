@@ -225,7 +225,13 @@ def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
     import torch
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
+    try:
+        return _train_here(settings, resume, go_on)
+    finally:
+        torch.set_flush_denormal(False)  # a process that goes on counts with denormal numbers again
 
+
+def _train_here(settings: Recipe, resume: bool, go_on: str) -> Path | None:
     from mexma_cli.evaluation.xsim import dev_scorer
     from mexma_cli.stages.train.train import train
     from mexma_cli.training.distributed import Processes

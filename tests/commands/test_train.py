@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mexma_cli.numerics import devices
@@ -47,6 +48,7 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     assert "nothing to resume" not in resumed.stderr
     assert resumed.stderr.endswith("run is finished already: nothing to do\n")
     assert weights.read_bytes() == before
+    assert np.finfo(np.float64).tiny / 2 > 0  # this process counts with denormal numbers as before
     other = run("train", recipe, "--resume", "--set", "trainer.steps=4")
     fails(other, 1, "phases.train.trainer.steps (3, now 4)")
 
