@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 
 import xxhash
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -409,13 +409,19 @@ class Sealed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    SEAL: ClassVar[str] = "checksum"
+    """The field with that checksum."""
     checksum: str = ""
-    """Of all that it says otherwise, see `sealed`; empty in one that an earlier version wrote."""
+    """Of all that it says otherwise; empty in one that an earlier version wrote."""
 
-    def sealed(self) -> Self:
-        """The content with its `checksum`."""
-        said = self.model_dump(mode="json", exclude={"checksum"})
-        return self.model_copy(update={"checksum": fingerprint(said)})
+    def sealed(self, **changed: Any) -> Self:
+        """The same, or with other values, and with its checksum."""
+        new = self.model_copy(update=changed)
+        return new.model_copy(update={self.SEAL: _seal(new.model_dump(mode="json"), self.SEAL)})
+
+
+def _seal(content: dict[str, Any], seal: str) -> str:
+    return fingerprint({key: value for key, value in content.items() if key != seal})
 
 
 def read_manifest(path: Path, model: type[Model], version: int, hint: str | None = None) -> Model:
@@ -425,24 +431,28 @@ def read_manifest(path: Path, model: type[Model], version: int, hint: str | None
         hint: What to do about one that is damaged.
 
     Raises:
-        MexmaError: Missing, damaged, or of a later format than `version`.
+        MexmaError: Missing, damaged, or of another version than this program reads.
     """
     content = read_json(path, hint)
+    seal = model.SEAL if issubclass(model, Sealed) else ""
+    sealed = isinstance(content, dict) and content.get(seal)
     found = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(found, int) and found > version:
         raise MexmaError(
             f"{path} has format version {found}, this program knows up to {version}",
             "install a newer mexma: pip install -U mexma",
         )
+    # The checksum is of what the file says: other versions may have more fields, or fewer.
+    if sealed and sealed != _seal(content, seal):
+        raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
     try:
-        manifest = model.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        raise MexmaError(f"{path} is damaged: `{key}`: {problem['msg']}", hint) from None
-    if isinstance(manifest, Sealed) and manifest.checksum and manifest != manifest.sealed():
-        raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
-    return manifest
+        other = sealed and problem["type"] in ("missing", "extra_forbidden")
+        what = "was written by another version of mexma" if other else "is damaged"
+        raise MexmaError(f"{path} {what}: `{key}`: {problem['msg']}", hint) from None
 
 
 def checksum_file(path: Path) -> str:

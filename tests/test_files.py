@@ -93,6 +93,25 @@ def test_broken_json_and_manifests_are_refused(tmp_path: Path) -> None:
         manifest.read_manifest(path, Small, 1)
 
 
+def test_a_sealed_manifest_of_another_version_is_not_called_damaged(tmp_path: Path) -> None:
+    class Old(manifest.Sealed):
+        rows: int
+
+    class New(Old):
+        seconds: float = 0.0
+
+    path, old, new = tmp_path / "m.json", Old(rows=3).sealed(), New(rows=3, seconds=2.5).sealed()
+    write_json_atomic(path, old.model_dump())
+    assert manifest.read_manifest(path, New, 1) == New(rows=3, checksum=old.checksum)
+    write_json_atomic(path, new.model_dump())
+    with pytest.raises(MexmaError, match="was written by another version of mexma: `seconds`"):
+        manifest.read_manifest(path, Old, 1)
+    for changed in ({"rows": 4}, {"seconds": 3.0}, {"more": 1}):
+        write_json_atomic(path, new.model_dump() | changed)
+        with pytest.raises(MexmaError, match="is damaged: its checksum is not right"):
+            manifest.read_manifest(path, New, 1)
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     write_json_atomic(path, "old")

@@ -31,6 +31,7 @@ from mexma_cli.files import (
     MARK,
     OF_SYSTEMS,
     PROGRESS,
+    Sealed,
     behind_link,
     checksum_again,
     checksum_file,
@@ -155,9 +156,10 @@ def one(unit: Unit, rows: int) -> Kind:
     return Kind(unit.name, unit.stage, unit.work, lambda: unit, (), rows)
 
 
-class Record(Frozen):
+class Record(Sealed):
     """What is known of a unit that is done."""
 
+    SEAL = "seal"
     format_version: int = FORMAT_VERSION
     key: str
     """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
@@ -174,15 +176,6 @@ class Record(Frozen):
     """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
     """A checksum of all that the record says otherwise."""
-
-    def sealed(self, **changed: Any) -> Record:
-        """The same, or with other values, and with its `seal`."""
-        new = self.model_copy(update=changed)
-        return new.model_copy(update={"seal": new.its_seal()})
-
-    def its_seal(self) -> str:
-        """What its `seal` has to be."""
-        return fingerprint(self.model_dump(mode="json", exclude={"seal"}))
 
 
 def foreign(path: Path) -> MexmaError:
@@ -420,10 +413,10 @@ class RunFolder:
 @lru_cache(maxsize=1 << 14)
 def _read_record(path: str, state: tuple[int, ...]) -> Record:
     """A record, which many units look at: it is read again only if it was written to meanwhile."""
-    record = read_manifest(Path(path), Record, FORMAT_VERSION)
-    if record.seal != record.its_seal():
-        hint = "remove it and its output, and run again: they are made anew"
-        raise MexmaError(f"{path} is damaged: its checksum is not right", hint)
+    hint = "remove it and its output, and run again: they are made anew"
+    record = read_manifest(Path(path), Record, FORMAT_VERSION, hint)
+    if not record.seal:
+        raise MexmaError(f"{path} is damaged: it has no checksum", hint)
     return record
 
 

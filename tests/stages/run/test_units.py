@@ -10,7 +10,7 @@ import pytest
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file
+from mexma_cli.files import checksum_file, fingerprint
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, read_unit
 from mexma_cli.stages.run.work import WORK, Task, perform
 
@@ -145,6 +145,18 @@ def test_a_record_that_was_changed_is_named(tmp_path: Path, change: str) -> None
     path.write_text(json.dumps(record))
     with pytest.raises(MexmaError, match=r"text\.json is damaged"):
         do(run, cut(of, 8))
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    run, of = tmp_path / "run", text(tmp_path)
+    do(run, cut(of, 7))
+    path = run / "units/fra_Latn/text.json"
+    record = json.loads(path.read_text())
+    del record["processor_seconds"]  # which records once had not
+    record["seal"] = fingerprint({key: value for key, value in record.items() if key != "seal"})
+    path.write_text(json.dumps(record))
+    found = RunFolder(run).done(cut(of, 7))
+    assert found is not None and found.processor_seconds == 0
 
 
 def test_an_output_that_moves_takes_what_it_was_along(tmp_path: Path) -> None:
