@@ -308,7 +308,7 @@ def test_documents_are_found(folders: list[Path], tmp_path: Path) -> None:
     assert "documents: 4 paired; in no pair: 0 of 4 of the source and 1 of 5 of the target" in done.stderr
 
 
-@pytest.mark.parametrize("how", [(), ("--find-documents",)])
+@pytest.mark.parametrize("how", [pytest.param((), marks=pytest.mark.slow), ("--find-documents",)])
 def test_killed_and_run_again_it_gives_the_same_bytes(
     texts: list[Path], tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ def xnli_line(language: str, label: str, premise: str, hypothesis: str) -> str:
     return "\t".join(cells.values())
 
 
+@pytest.mark.slow
 def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path, tmp_path: Path) -> None:
     """The published layout; accuracies against predictions of a model fine-tuned here, one pair at a time."""
     import csv

@@ -49,7 +49,7 @@ def filtered(*arguments: str | Path, stdin: str | bytes | None = None) -> Result
     return run("filter", *arguments, stdin=stdin)
 
 
-@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+@pytest.mark.parametrize("kind", [pytest.param("tsv", marks=pytest.mark.slow), "jsonl"])
 def test_several_processes_give_the_same_bytes(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_the_example_of_the_page_trains(
     assert info.exit_code == 0 and "checked encoder: it loads" in info.stdout
 
 
+@pytest.mark.slow
 def test_each_of_several_processes_has_it(
     recipe: str, plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ with Processes.joined() as processes:
 """The second of the processes wants to stop after so many steps."""
 
 
+@pytest.mark.slow
 def test_from_two_processes_to_one_and_back(recipe: Path, alone: Path, tmp_path: Path) -> None:
     """Two processes, one, two that share the weights, one: stopped in between by one of them."""
     run = tmp_path / "run"
@@ -182,6 +183,7 @@ def has_step(run: Path, step: int) -> bool:
     return log.is_file() and len(log.read_text().split("\n")) > step
 
 
+@pytest.mark.slow
 def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +245,7 @@ def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(
     assert_stopped_once(run, done.stderr + stderr)
 
 
+@pytest.mark.slow
 def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     processes = together(SLOW_STEPS + MEXMA, "train", recipe, *flags(f"run={run}"), *LONG, *RARE)

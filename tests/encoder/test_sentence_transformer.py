@@ -104,6 +104,7 @@ def test_a_plain_folder_is_loaded_there_without_a_pooler(
     np.testing.assert_allclose(theirs.encode(lines), encoder.embed(lines), atol=2e-3)
 
 
+@pytest.mark.slow
 def test_it_is_trained_there_with_words_spelled(lines: list[str], tmp_path: Path) -> None:
     """Steps of one of its losses: it falls, and the encoder that is saved is the one that was trained."""
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss

@@ -95,6 +95,7 @@ def test_small_gradients_do_not_vanish_in_fp16(tiny_encoder: Path) -> None:
     assert moved["fp32"] > 10_000 and moved["fp16"] > 0.9 * moved["fp32"], moved
 
 
+@pytest.mark.slow
 def test_gradients_that_overflow_with_any_scale_end_it(tiny_encoder: Path) -> None:
     model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64, torch.float16)
     model.pooler.weight.register_hook(lambda slopes: slopes * float("inf"))

@@ -215,7 +215,9 @@ def test_a_line_end_between_chinese_characters_is_no_space() -> None:
     assert read(text)[2:] == (("私は、リンゴが好きです。", "I like apples."),)
 
 
-@pytest.mark.parametrize("begun", ["<!-- ", "<tu><note>", "<tu><tuv xml:lang='en'><prop>"])
+@pytest.mark.parametrize(
+    "begun", [pytest.param("<!-- ", marks=pytest.mark.slow), "<tu><note>", "<tu><tuv xml:lang='en'><prop>"]
+)
 def test_nothing_without_an_end_is_held(begun: str) -> None:
     pieces = chain([f"<tmx><header/><body>{begun}".encode()], repeat(b"x " * (1 << 20), 40))
     with pytest.raises(MexmaError, match=r"no unit ends in the next 16 MiB|over"):

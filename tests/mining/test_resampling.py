@@ -88,6 +88,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert 88 <= covered <= 100
 
 
+@pytest.mark.slow
 def test_the_order_of_the_gold_pairs_does_not_matter_and_many_cuts_are_thinned() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(size=9000)

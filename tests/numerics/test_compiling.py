@@ -54,6 +54,7 @@ def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
     assert runs[1].stdout == "8 8.0\nFalse\n"
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_compiled_again_once_a_loop_beside_it_has_changed(tmp_path: Path) -> None:
     """The other may be part of it."""
     (tmp_path / "caller.py").write_text(
@@ -81,6 +82,7 @@ def test_loops_call_only_those_beside_them_and_in_numerics() -> None:
             assert folder in (path.parent, PACKAGE / "numerics"), path
 
 
+@pytest.mark.slow
 def test_nowhere_to_keep_what_is_compiled(tmp_path: Path) -> None:
     """As for a user without a home, in a package that is not the user's."""
     (tmp_path / "file").touch()

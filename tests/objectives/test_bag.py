@@ -282,6 +282,7 @@ def mini() -> SentenceEncoder:
     return SentenceEncoder.load("mini", "cpu")
 
 
+@pytest.mark.slow
 def test_tokens_with_a_common_ngram_have_it_in_common(mini: SentenceEncoder) -> None:
     """For tokens in any order; those of one token alone are left out."""
     table, keys = token_ngrams(mini, [2, 3], [2])

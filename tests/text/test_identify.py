@@ -45,6 +45,7 @@ def test_languages_are_py3langids_with_its_probabilities(model: Identifier) -> N
     assert [guess.language for guess in model.identify(LINES)[:5]] == ["fra", "deu", "rus", "jpn", "swh"]
 
 
+@pytest.mark.slow
 def test_heliport_and_no_identifier() -> None:
     found = identifier("heliport")
     assert found is not None

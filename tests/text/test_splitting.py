@@ -81,7 +81,7 @@ RUNS = [" ", *MARKS.split(" "), *PIECES.replace("\n", "").split("|")]
 """What repeats itself in text that no person wrote."""
 
 
-@pytest.mark.parametrize("language", ["eng_Latn", "fra_Latn"])
+@pytest.mark.parametrize("language", ["eng_Latn", pytest.param("fra_Latn", marks=pytest.mark.slow)])
 def test_any_run_of_marks_takes_moses_rules_a_time_that_grows_with_its_length(language: str) -> None:
     """A square of these lengths would take hours: then the processor's time that the test may have ends."""
     split = splitter("moses", language)
@@ -91,7 +91,9 @@ def test_any_run_of_marks_takes_moses_rules_a_time_that_grows_with_its_length(la
                 check_all_there(run, split, length)
 
 
-@pytest.mark.parametrize("language", ["deu_Latn", "jpn_Jpan", "hin_Deva"])
+@pytest.mark.parametrize(
+    "language", ["deu_Latn", *(pytest.param(tag, marks=pytest.mark.slow) for tag in ("jpn_Jpan", "hin_Deva"))]
+)
 def test_any_run_of_marks_comes_to_sentencex_in_pieces(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ assert still_held() > 0.9 * {SIZE}
     assert process.wait() == 0, process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_what_is_kept_does_not_grow_beyond_what_a_step_needs() -> None:
     """Nor does a step that takes four times as much leave all of that behind; but needs may become more."""

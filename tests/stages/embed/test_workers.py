@@ -110,6 +110,7 @@ def test_processes_make_what_one_makes(
     assert content(output) == before
 
 
+@pytest.mark.slow
 def test_notes_in_a_part_stay(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu", "float32")
     for part in (Part(1, 2), Part(2, 2)):
@@ -120,6 +121,7 @@ def test_notes_in_a_part_stay(tiny_encoder: Path, corpus: Path, tmp_path: Path) 
     assert stores(tmp_path) == [notes.parent.name, "a.emb"] and notes.read_text() == "my notes\n"
 
 
+@pytest.mark.slow
 def test_what_fails_in_one_ends_all_with_its_message(
     tiny_encoder: Path, long_corpus: Path, tmp_path: Path, started: list[Program]
 ) -> None:

@@ -112,8 +112,12 @@ cli(sys.argv[2:])
 @pytest.mark.parametrize(
     ("entries", "left"),
     [
-        (1, {"index-y-trained.faiss"}),
-        (7, {"index-y-trained.faiss", "index-x-trained.faiss", "index-y-0.faiss"}),
+        pytest.param(1, {"index-y-trained.faiss"}, marks=pytest.mark.slow),
+        pytest.param(
+            7,
+            {"index-y-trained.faiss", "index-x-trained.faiss", "index-y-0.faiss"},
+            marks=pytest.mark.slow,
+        ),
         (28, {"index-y-0.faiss", "index-x-0.faiss", "lists-a.keys"}),
     ],
 )

@@ -52,7 +52,7 @@ def test_the_pairs_are_what_mine_finds_with_the_index(whole: CorpusRecipe, tmp_p
     assert all(f"<td class=n>{100 * share:.1f} %</td>" in page for share in recall)
 
 
-@pytest.mark.parametrize(("tile", "seed"), [(10, 1), (7, 2)])
+@pytest.mark.parametrize(("tile", "seed"), [pytest.param(10, 1, marks=pytest.mark.slow), (7, 2)])
 def test_the_same_pairs_in_other_units_in_any_order(
     whole: CorpusRecipe, tmp_path: Path, tiny_encoder: Path, tile: int, seed: int
 ) -> None:

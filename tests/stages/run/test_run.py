@@ -75,7 +75,7 @@ def test_each_pair_is_what_mine_finds_in_the_whole_stores(finished: CorpusRecipe
         assert found == (tmp_path / "pairs.tsv").read_bytes() != b""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_same_bytes_in_any_order_of_units(
     finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path, seed: int
 ) -> None:

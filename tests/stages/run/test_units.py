@@ -205,7 +205,7 @@ class Killed(BaseException):
     """From then on nothing is changed any more, whatever is tried."""
 
 
-@pytest.mark.parametrize("exchanging", [True, False])
+@pytest.mark.parametrize("exchanging", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_a_unit_is_done_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanging: bool
 ) -> None:

@@ -29,6 +29,9 @@ from tests.examples import demo_pairs, trains_decomposer
 
 ALL = [name for name in shipped() if not trains_decomposer(name)]
 RECIPES = [name for name in ALL if name.startswith("systems/")]
+OFTEN = [
+    f"systems/small/{name}" for name in ("tr", "tr-tlm", "dap", "clft")
+]  # the others with: pytest -m slow
 TERMS = {
     "contrastive": {"contrastive"},
     "dap": {"contrastive", "rtl"},
@@ -114,10 +117,7 @@ def records(run: Path) -> list[Raw]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in RECIPES and "ablations" not in name else pytest.mark.slow)
-        for name in ALL
-    ],
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in ALL],
 )
 def test_every_recipe_takes_three_steps(name: str, small: Small, tmp_path: Path) -> None:
     recipe = prepared(small(name))
@@ -147,7 +147,7 @@ def test_there_is_a_small_recipe_for_each() -> None:
     assert small - ablations <= {name.removeprefix("systems/") for name in RECIPES}
 
 
-@pytest.mark.parametrize("name", ["systems/dap", "systems/clft"])
+@pytest.mark.parametrize("name", [pytest.param("systems/dap", marks=pytest.mark.slow), "systems/clft"])
 def test_stopped_and_resumed_is_the_run_that_would_have_been(name: str, small: Small, tmp_path: Path) -> None:
     """A head that comes from a checkpoint, and a teacher that is in none, are what they were."""
     logs = []
@@ -161,7 +161,7 @@ def test_stopped_and_resumed_is_the_run_that_would_have_been(name: str, small: S
 
 @pytest.mark.parametrize(
     "name",
-    ["systems/dap", *(pytest.param(f"systems/{one}", marks=pytest.mark.slow) for one in ("tr-tlm", "clft"))],
+    [pytest.param(f"systems/{one}", marks=pytest.mark.slow) for one in ("dap", "tr-tlm", "clft")],
 )
 def test_bf16_and_forgotten_activations_give_about_the_same(name: str, small: Small, tmp_path: Path) -> None:
     losses = []
@@ -190,6 +190,7 @@ def test_a_checkpoint_with_fewer_layers(small: Small) -> None:
     assert "objective.rtl.layers is 9" in error.message and "has 4 layers" in error.message
 
 
+@pytest.mark.slow
 def test_another_teacher(small: Small, tmp_path: Path) -> None:
     raw = small("systems/clft")
     other = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
@@ -205,6 +206,7 @@ def test_another_teacher(small: Small, tmp_path: Path) -> None:
     )  # the copy of the encoder itself would give next to nothing
 
 
+@pytest.mark.slow
 def test_a_teacher_of_another_tokeniser_and_width(small: Small, tmp_path: Path) -> None:
     raw = small("systems/clft")
     raw["phases"][0]["objective"]["teacher"] = "mini"
@@ -227,6 +229,7 @@ def test_a_teacher_of_another_tokeniser_and_width(small: Small, tmp_path: Path) 
         prepared(raw)
 
 
+@pytest.mark.slow
 def test_a_tokeniser_without_mask(small: Small, masked_lms: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "without"
     shutil.copytree(masked_lms["bert"], folder)
@@ -317,6 +320,7 @@ def test_sentences_longer_than_the_encoder_takes(small: Small, tmp_path: Path) -
     assert error.hint == f"set data.max_tokens to {limit} or less"
 
 
+@pytest.mark.slow
 def test_an_encoder_takes_sentences_as_long_as_it_was_trained_on(small: Small, tmp_path: Path) -> None:
     raw = small("systems/small/clft")
     raw["data"] |= {"store": str(tmp_path / "data"), "max_tokens": 300}
@@ -346,6 +350,7 @@ def test_attention_dropout_is_the_recipes(share: float, small: Small) -> None:
     assert shares == {True: share, False: share}  # the encoder's, and those of the head beside it
 
 
+@pytest.mark.slow
 def test_vectors_that_do_not_fill_the_encoder(small: Small) -> None:
     raw = small("systems/small/clft")
     room = raw["encoder"]["new"]["width"] - 2

@@ -45,6 +45,7 @@ def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], reci
     assert SentenceEncoder.load(str(run), "cpu").trained["spa_Latn"] == Trained(pairs=60, dev_error=None)
 
 
+@pytest.mark.slow
 def test_an_unfinished_runs_encoder_is_that_of_its_last_finished_phase(
     recipe_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_same_again_is_the_same(finished: dict[str, Path], recipe_file: Path
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(finished: dict[str, Path], recipe_file: Path, tmp_path: Path) -> None:
     train(settings(recipe_file, tmp_path / "run", "trainer.seed=7"))
     assert log_of(tmp_path / "run")[0]["loss"] != log_of(finished["fp32"])[0]["loss"]
@@ -122,6 +124,7 @@ def test_which_lines_are_kept_is_part_of_the_recipe(
         train(settings(tmp_path / "recipe.yaml", finished["fp32"]), resume=True)
 
 
+@pytest.mark.slow
 def test_how_often_it_is_written_down_may_differ(recipe_file: Path, tmp_path: Path) -> None:
     recipe = settings(recipe_file, tmp_path / "run")
     assert train(recipe, stopped=lambda: True) is None
@@ -193,6 +196,7 @@ def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> 
     assert weights(run) == weights(tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_how_often_a_corpus_is_seen_does_not_depend_on_its_name(
     recipe_file: Path, tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]]
 ) -> None:

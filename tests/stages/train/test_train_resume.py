@@ -58,6 +58,7 @@ def test_killed_and_resumed_is_the_run_that_would_have_been(
     assert weights(run) == weights(finished[precision])
 
 
+@pytest.mark.slow
 def test_another_precision_from_here_on(recipe_file: Path, tmp_path: Path) -> None:
     """Also fp16, which has a state that the others lack: the scale of its loss."""
     run = tmp_path / "run"
@@ -87,6 +88,7 @@ def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
     assert weights(run) == weights(finished["fp32"])
 
 
+@pytest.mark.slow
 def test_stopped_at_every_step_is_the_run_that_would_have_been(
     finished: dict[str, Path], recipe_file: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_stopped_at_every_step_is_the_run_that_would_have_been(
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 
 
+@pytest.mark.slow
 def test_slow_steps_that_are_given_up_leave_the_run_that_would_have_been(
     recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +119,7 @@ def test_slow_steps_that_are_given_up_leave_the_run_that_would_have_been(
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("written", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
 def test_killed_between_the_last_step_and_the_encoder(
     written: int,
     finished: dict[str, Path],
@@ -151,7 +154,7 @@ def test_killed_between_the_last_step_and_the_encoder(
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 
 
-@pytest.mark.parametrize(("phase", "step"), [("bag", 2), ("mexma", 3)])
+@pytest.mark.parametrize(("phase", "step"), [pytest.param("bag", 2, marks=pytest.mark.slow), ("mexma", 3)])
 def test_killed_before_a_phases_first_checkpoint(
     phase: str, step: int, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
 ) -> None:

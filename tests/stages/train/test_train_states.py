@@ -66,6 +66,7 @@ def test_the_best_or_the_last_weights_are_exported(
     assert not torch.equal(exported[name], other.objective[f"model.{name}"])
 
 
+@pytest.mark.slow
 def test_a_dev_score_sees_the_weights_of_its_step(recipe_file: Path, tmp_path: Path) -> None:
     """All of them, in the last score and in those before it."""
     seen: list[np.ndarray] = []
@@ -83,6 +84,7 @@ def test_a_dev_score_sees_the_weights_of_its_step(recipe_file: Path, tmp_path: P
     assert all(np.abs(one - other).max() > 1e-4 for one, other in pairwise(seen))
 
 
+@pytest.mark.slow
 def test_the_best_score_is_known_after_a_resume(recipe_file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     recipe = load(recipe_file, [f"run={run}", "trainer.dev_every=2", "trainer.export=best"])
@@ -159,6 +161,7 @@ def test_in_fp16_a_gradient_that_overflows_is_skipped(
     assert np.isfinite([record["loss"] for record in records]).all()
 
 
+@pytest.mark.slow
 def test_in_fp16_gradients_that_overflow_with_every_scale_stop_the_run(
     poisoned: list[str], recipe_file: Path, tmp_path: Path
 ) -> None:

@@ -86,7 +86,9 @@ def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, mar
     assert (rounds.planted.pairs, rounds.planted.empty, rounds.planted.repeated) == (KNOWN, 0, 0)
 
 
-@pytest.mark.parametrize(("retrieval", "rows"), [("max", 7), ("intersect", 64)])
+@pytest.mark.parametrize(
+    ("retrieval", "rows"), [pytest.param("max", 7, marks=pytest.mark.slow), ("intersect", 64)]
+)
 def test_with_known_neighbours_in_blocks_it_is_the_same(
     tmp_path: Path, text: Text, retrieval: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
