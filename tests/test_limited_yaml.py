@@ -49,7 +49,9 @@ def test_a_key_is_text_where_a_value_is_none() -> None:
         ("steps: 0x" + "f" * 4000, "is not a possible int"),
         ("steps: " + ":".join(["59"] * 3000), "is not a possible int"),
         ("name: !!timestamp 2020-13-45", "'2020-13-45' is not a possible timestamp"),
+        ("steps: !!int ''", "'' is not a possible int"),
         ("name: !!bool maybe", "'maybe' is not a possible bool"),
+        ("a: [b,\tc]", "cannot start any token"),  # libyaml takes it
         ("? [a, b]\n: 1", "unhashable key"),
     ],
 )

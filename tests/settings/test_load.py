@@ -39,7 +39,6 @@ def test_every_recipe_parses_and_is_read_again_the_same(path: Path, tmp_path: Pa
     again = tmp_path / "resolved.yaml"
     again.write_text(recipe.to_yaml(), encoding="utf-8")
     assert load_any(again) == recipe
-    assert load_any(again).to_yaml() == recipe.to_yaml()
 
 
 def test_shipped_recipes_are_found_by_name() -> None:
