@@ -78,6 +78,16 @@ def resolve(code: str) -> str:
     return found
 
 
+def named(english: str) -> list[str]:
+    """The languages of an English name (``Yoruba``), in any case, by codes.
+
+    A language that is written in several scripts has several.
+    """
+    wanted = english.strip().lower()
+    in_table = [code for code, known in _table()[0].items() if known.partition(" (")[0].lower() == wanted]
+    return in_table or [resolve(code) for name, code in _registry().items() if name == wanted]
+
+
 def known(code: str) -> str:
     """As `resolve`, and ``und`` for what is no code of one language."""
     try:
@@ -200,6 +210,18 @@ def _registry_name(base: str) -> str:
     return base
 
 
+def _registry() -> dict[str, str]:
+    """English names, in small letters, of the languages of BCP-47's registry, and their codes there."""
+    from langcodes.registry_parser import parse_registry
+
+    return {
+        str(english).lower(): str(entry["Subtag"])
+        for entry in parse_registry()
+        if entry.get("Type") == "language" and "Scope" not in entry and not _is_private(str(entry["Subtag"]))
+        for english in entry["Description"]
+    }
+
+
 def _unknown(code: str) -> MexmaError:
     names, aliases, _ = _table()
     wanted = code.strip().lower().replace("-", "_")
@@ -208,9 +230,13 @@ def _unknown(code: str) -> MexmaError:
         return MexmaError(f"unknown language code {code!r}", hint)
     by_name = {english.lower(): flores for flores, english in names.items()}
     near = [by_name[hit] for hit in difflib.get_close_matches(wanted, by_name, n=2, cutoff=0.75)]
+    if not near and len(wanted) > 3:
+        registry = _registry()
+        hits = difflib.get_close_matches(wanted, registry, n=2, cutoff=0.85)
+        near = [aliases.get(registry[hit], registry[hit]) for hit in hits]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted.split("_")[0], aliases, n=6)]
     best = list(dict.fromkeys(near))[:3]
-    listed = ", ".join(f"{flores} ({names[flores]})" for flores in best)
+    listed = ", ".join(f"{flores} ({name(flores)})" for flores in best)
     hint = f"did you mean {listed}?" if listed else "use an ISO 639 code such as fr or fra, or `und`"
     return MexmaError(f"unknown language code {code!r}", hint)

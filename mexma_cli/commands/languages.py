@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.setting_options import options_of
+from mexma_cli.errors import MexmaError
 from mexma_cli.settings.rules import RuleSettings
+
+log = logging.getLogger(__name__)
 
 # Conneau and others, Unsupervised Cross-lingual Representation Learning at Scale (2020), table 6; without the
 # romanised varieties. Models that were made from it, such as multilingual-e5, say the same of themselves.
@@ -28,9 +32,9 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
     """List languages: code, name, other spellings, encoders, splitter and identifier.
 
     CODES picks some, in FLORES-200 (fra_Latn), ISO 639 (fr, fre, fra), BCP-47 (pt-BR) or locale form
-    (fr_FR.UTF-8). Codes shown are those of FLORES-200, else ISO 639-3. The columns say which encoders were
-    trained on the language, which splitter `mexma split` takes, and whether the identifier knows it, or a
-    language that it is confused with (`kin`).
+    (fr_FR.UTF-8), or by English name (Yoruba). Codes shown are those of FLORES-200, else ISO 639-3. The
+    columns say which encoders were trained on the language, which splitter `mexma split` takes, and whether
+    the identifier knows it, or a language that it is confused with (`kin`).
 
     \b
     Examples:
@@ -42,9 +46,10 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
     from mexma_cli.text.identify import identifier, kindred
     from mexma_cli.text.splitting import default_splitter
 
+    wanted = [code for typed in codes for code in _meant(typed)] or languages.codes()
     encoders, model = _encoders(), identifier(settings.lid, settings.lid_model)
     rows: list[dict[str, Any]] = []
-    for code in map(languages.resolve, codes or languages.codes()):
+    for code in wanted:
         base = code.partition("_")[0]
         known = model.known if model else frozenset()
         rows.append(
@@ -68,6 +73,24 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
         cells = [row["code"], row["name"], " ".join(row["spellings"]), " ".join(names)]
         table.append([*map(str, cells), str(row["splitter"]), str(row["identified"])])
     click.echo("\n".join(aligned(table, len(table[0]))))
+    for row in rows if codes else ():
+        if not row["encoders"]:
+            log.info(
+                "none of these encoders was trained on %s: `mexma new-language %s PAIRS` trains one",
+                *(row["name"], row["code"]),
+            )
+
+
+def _meant(typed: str) -> list[str]:
+    """The languages of a code, or of an English name."""
+    from mexma_cli import languages
+
+    try:
+        return [languages.resolve(typed)]
+    except MexmaError:
+        if found := languages.named(typed):
+            return found
+        raise
 
 
 def _encoders() -> dict[str, frozenset[str]]:

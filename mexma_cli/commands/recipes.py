@@ -24,7 +24,9 @@ def command(name: str | None) -> None:
     if name is not None:
         click.echo(find(name).read_text(encoding="utf-8"), nl=False)
         return
-    paths = shipped()
-    width = max(map(len, paths))
-    for known, path in sorted(paths.items(), key=lambda item: item[0].count("/")):  # ablations come last
-        click.echo(f"{known.ljust(width)}  {about(path)}")
+    out = click.HelpFormatter(max_width=100)
+    for known, path in sorted(shipped().items(), key=lambda item: item[0].count("/")):  # ablations come last
+        out.write_text(known)
+        with out.indentation():
+            out.write_text(about(path))
+    click.echo(out.getvalue(), nl=False)

@@ -40,7 +40,7 @@ _STATES = {
 @click.option(
     "--only",
     metavar="STAGE",
-    help="Run this stage and those it needs: split, embed, knn, tune, mine, align, filter.",
+    help="Stop after this stage: split, embed, knn, tune, mine, align or filter.",
 )
 @click.option(
     "--from",
@@ -59,10 +59,8 @@ _STATES = {
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
     metavar="N",
-    help="local: number of processes, which share the threads.",
+    help="local: number of processes, which share the threads.  [default: 1]",
 )
 @click.option("--dry-run", is_flag=True, help="Print units, disk, memory and time needed, and stop.")
 @click.option(
@@ -84,7 +82,7 @@ def command(
     start: str | None,
     pairs: str | None,
     executor: str,
-    jobs: int,
+    jobs: int | None,
     dry_run: bool,
     assume: str | None,
     calibrate: bool,
@@ -112,6 +110,8 @@ def command(
         raise click.UsageError("--json goes with --status or --dry-run.")
     if (assume or calibrate) and not dry_run:
         raise click.UsageError("--assume and --calibrate go with --dry-run.")
+    if jobs is not None and executor != "local":
+        raise click.UsageError(f"--jobs is for --executor local; `{executor}` in the recipe has its own.")
     found = load_corpus(recipe, overrides)
     if status:
         _print(status_of(found), as_json)
@@ -121,7 +121,7 @@ def command(
         from mexma_cli.stages.run.estimate import estimate
 
         split = {code for code, language in found.languages.items() if language.split is not None}
-        said = estimate(found, chosen, jobs, _lines(assume), calibrate)
+        said = estimate(found, chosen, jobs or 1, _lines(assume), calibrate)
         if as_json:
             click.echo(json.dumps(said, ensure_ascii=False, indent=1))
         else:
@@ -130,7 +130,7 @@ def command(
 
     started = time.monotonic()
     with ExitStack() as stack:
-        make = partial(_executor, executor, found, jobs)
+        make = partial(_executor, executor, found, jobs or 1)
         done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
     before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -272,8 +273,9 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
         found = prepare_text(settings, resume, processes, follow(bar))
     if found:
         kept, read = sum(report.kept for report in found), sum(report.read for report in found)
-        why = "" if kept == read else "; `mexma prepare` with this recipe says why the others were dropped"
-        log.info("%s of %s pairs%s", f"{kept:,}", f"{read:,}", why)
+        dropped = sum((Counter(report.dropped) for report in found), Counter[str]())
+        why = ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common())
+        log.info("%s of %s pairs%s", f"{kept:,}", f"{read:,}", f"; dropped: {why}" if why else "")
 
 
 class _Screen:

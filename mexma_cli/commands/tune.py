@@ -165,7 +165,10 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     mode, foreign = ("--gold", _OF_TEXTS) if options["gold"] else ("two texts", _OF_GOLD)
     for parameter in click.get_current_context().command.params:
         if parameter.name in foreign and is_typed(str(parameter.name)):
-            raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.")
+            instead = ""
+            if parameter.name == "output":
+                instead = " `mexma mine` with the same texts and --threshold writes their pairs."
+            raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.{instead}")
     if not options["gold"]:
         if options["labels"] is not None and options["label"] is None:
             raise click.UsageError("--labels keeps the answers to --label: say how many pairs.")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.errors import require
+from mexma_cli.errors import MexmaError, in_a_line, require
 from mexma_cli.executors.worker import attempt
 from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.scheduler import Ended
@@ -26,7 +26,7 @@ class RayExecutor:
         settings: The recipe's.
 
     Raises:
-        MexmaError: Ray is not installed.
+        MexmaError: Ray is not installed, or no cluster answers at the address.
     """
 
     def __init__(self, run: Path, settings: RaySettings) -> None:
@@ -36,7 +36,15 @@ class RayExecutor:
         self._ray, self._run, self._settings = ray, run.absolute(), settings
         self._started = not ray.is_initialized()
         if self._started:
-            ray.init(address=settings.address, logging_level=logging.ERROR, log_to_driver=False)
+            try:
+                ray.init(address=settings.address, logging_level=logging.ERROR, log_to_driver=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                if settings.address is None:
+                    raise
+                raise MexmaError(
+                    f"no Ray cluster at `ray.address: {settings.address}` ({in_a_line(error)[:120]})",
+                    "`ray start --head` starts one; without `ray.address` the run starts its own",
+                ) from None
         self._task = ray.remote(num_cpus=settings.cpus, max_retries=0)(attempt)
         self._actors: list[Any] = []
         self._work: dict[Any, tuple[Path, Any]] = {}  # what Ray gives back -> the unit, and its actor or None

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _LOOK = 15.0  # seconds between two questions to Slurm
 _GRACE = 30.0  # seconds after which a task that is gone, and its file not there, has died: NFS is slow
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_NO_CONTROLLER = re.compile("configuration source|fetch config|[Uu]nable to contact slurm controller")
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?")
 
 SCRIPT = """\
@@ -156,7 +157,13 @@ class SlurmExecutor:
             errors="backslashreplace",
         )
         if asked.returncode:
-            raise MexmaError(f"sbatch {script}: {asked.stderr.strip()}", "change `slurm` in the recipe")
+            said = asked.stderr.strip()
+            if _NO_CONTROLLER.search(said):
+                raise MexmaError(
+                    f"Slurm does not answer on this machine ({said.splitlines()[-1][:120]})",
+                    "submit from a login node of the cluster, or run here with --executor local",
+                )
+            raise MexmaError(f"sbatch {script}: {said}", "change `slurm` in the recipe")
         job = asked.stdout.strip().partition(";")[0]
         log.info("%s: %d units in %d tasks of job %s", batch, len(units), tasks, job)
         self._task_of |= {unit: f"{job}_{place % tasks}" for place, unit in enumerate(units)}

@@ -14,6 +14,16 @@ def test_languages_by_any_code() -> None:
     assert [row.split()[0] for row in rows] == ["por_Latn", "heb_Hebr", "zho_Hant", "nno_Latn", "tlh"]
     assert "mini MEXMA multilingual-e5  moses" in rows[0] and rows[0].endswith("yes")
     assert "Klingon" in rows[4] and rows[4].endswith("no")
+    found = ok(run("languages", "Yoruba", "chinese", "Masai"))
+    assert [row.split()[0] for row in found.stdout.splitlines()[1:]] == [
+        "yor_Latn",
+        "zho_Hans",
+        "zho_Hant",
+        "mas",
+    ]
+    assert "trained on Masai: `mexma new-language mas PAIRS` trains one" in found.stderr
+    assert "Chinese" not in found.stderr
+    fails(run("languages", "maasai"), 1, "unknown language code", "mas (Masai)")
     fails(run("languages", "sh"), 1, "'sh' is the code of several languages", "hrv_Latn (Croatian)")
 
 

@@ -190,7 +190,7 @@ def test_bad_input(text: Path) -> None:
         (1, "none.txt: no such file", *stores, "--plant", known[0], text / "none.txt"),
         (2, "SOURCE and TARGET", stores[0], "--plant", *known),
         (2, "--plant does not go with --gold", gold, "--plant", *known, "--gold", gold),
-        (2, "--output does not go with two texts", *stores, "-o", text / "kept.tsv"),
+        (2, "--output does not go with two texts. `mexma mine`", *stores, "-o", text / "kept.tsv"),
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),
         (2, "Give --gold, the true pairs, or the two texts", gold),

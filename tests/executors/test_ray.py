@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from mexma_cli.executors.ray import RayExecutor
 from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
+from tests.command import fails, run
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
 
@@ -54,3 +57,15 @@ def test_without_ray_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MexmaError, match="--executor ray needs ray, which is not installed"):
         RayExecutor(tmp_path, RaySettings())
+    fails(run("run", "any.yaml", "--executor", "ray", "--jobs", "4"), 2, "--jobs is for --executor local")
+
+
+def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**how: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr("mexma_cli.executors.ray.require", lambda *what: None)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, is_initialized=lambda: False))
+    with pytest.raises(MexmaError, match=r"no Ray cluster at `ray\.address: auto` \(Could not") as caught:
+        RayExecutor(tmp_path, RaySettings(address="auto"))
+    assert "ray start --head" in str(caught.value.hint)

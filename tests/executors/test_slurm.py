@@ -198,6 +198,18 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         SlurmExecutor(tmp_path, SlurmSettings())
 
 
+def test_without_a_controller_it_says_so(jobs: Path, tmp_path: Path) -> None:
+    said = "sbatch: error: fetch_config failed\nsbatch: fatal: Could not establish a configuration source"
+    sbatch = jobs.parent / "bin" / "sbatch"
+    sbatch.write_text(f"#!/bin/bash\necho {shlex.quote(said)} >&2\nexit 1\n")
+    (todo,) = cuts(tmp_path, 1)
+    executor = SlurmExecutor(tmp_path / "run", SlurmSettings())
+    executor.submit(todo)
+    with pytest.raises(MexmaError, match=r"Slurm does not answer on this machine \(sbatch: fatal") as caught:
+        executor.ended(0)
+    assert "login node" in str(caught.value.hint)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("sinfo") is None, reason="no Slurm here; Debian's slurmd and slurmctld will do"

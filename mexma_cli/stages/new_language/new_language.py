@@ -33,6 +33,7 @@ from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.hashes import fold, pair_hash
+from mexma_cli.text.identify import identifier
 from mexma_cli.text.rules import PairRules
 
 RECIPE = "new-language.yaml"
@@ -46,6 +47,12 @@ FEWEST = 200
 """Pairs of which ten are dev text; an encoder worth its name takes fifty times as many."""
 _SEED = 35
 _BATCH = 1 << 14
+_IDENTIFIED = 1000
+"""Pairs of which the language of both sides is looked at, at most."""
+_SMALLER = """
+# A step has fewer pairs than in one-language, since there are only {left:,}.
+trainer: {{batch_pairs: {batch}}}
+"""
 _HEAD = """\
 # An encoder for {name} beside English, made by
 #
@@ -95,6 +102,8 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
         raise MexmaError("the pairs' other side is English already", "name the language of the first column")
     for path in pairs:
         if not path.is_file():
+            if path.exists() and not path.is_dir():
+                raise MexmaError(f"{path} cannot be read twice", "write the pairs to a file and name that")
             raise MexmaError(f"{path}: no such file")
     text = _recipe(code, pairs, run)
     clear_all(run)
@@ -103,15 +112,28 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
             raise MexmaError(f"{run} holds something else", "name a new folder with -o")
         make_folder(run)
         _write(run / RECIPE, text.splitlines())
-    elif (run / RECIPE).read_text(encoding="utf-8") != text:
+    elif not (run / RECIPE).read_text(encoding="utf-8").startswith(text):
         raise MexmaError(
             f"{run / RECIPE} is of another command or of other text, or was changed",
             "begin anew in another folder with -o, or train from a copy of it with `mexma train`",
         )
     recipe = load(run / RECIPE, overrides)
     with only_writer(run):
-        _split_off(code, recipe, run / DEV)
-    return recipe
+        if not (run / DEV / f"{code}-{TARGET}.gold.tsv").is_file():
+            bitexts, missing = find_bitexts(recipe.data)
+            if missing:
+                raise missing[0]
+            try:
+                dev, beside, total = _dev_pairs(recipe, bitexts)
+                _check_sides(code, [*dev, *beside])
+            except MexmaError:
+                (run / RECIPE).unlink()  # the pairs will have changed when the command is given again
+                raise
+            if (left := total - len(dev)) < recipe.phases[0].trainer.batch_pairs:
+                text += _SMALLER.format(left=left, batch=1 << (left.bit_length() - 1))
+                _write(run / RECIPE, text.splitlines())
+            _split_off(code, dev, beside, run / DEV)
+    return load(run / RECIPE, overrides)
 
 
 def worth(recipe: Recipe) -> Worth:
@@ -162,15 +184,25 @@ def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
     return head + yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)
 
 
-def _split_off(code: str, recipe: Recipe, folder: Path) -> None:
-    """Write the dev text and its mining set, the gold list last; nothing where that is there."""
+def _check_sides(code: str, pairs: Sequence[Pair]) -> None:
+    """Refuse pairs whose first sentences are mostly English, and whose second ones are not."""
+    model = identifier("py3langid")
+    assert model is not None
+    english = TARGET.partition("_")[0]
+    first, second = (
+        sum(guess.language == english for guess in model.identify(side)) / len(side)
+        for side in zip(*pairs[:_IDENTIFIED], strict=True)
+    )
+    if first > 0.5 > second:
+        raise MexmaError(
+            f"{first:.0%} of the first sentences look English, and {second:.0%} of the second",
+            f"a line is a sentence in {languages.name(code)}, TAB, its English translation: swap the columns",
+        )
+
+
+def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], folder: Path) -> None:
+    """Write the dev text and its mining set, the gold list last."""
     name = f"{code}-{TARGET}"
-    if (folder / f"{name}.gold.tsv").is_file():
-        return
-    bitexts, missing = find_bitexts(recipe.data)
-    if missing:
-        raise missing[0]
-    dev, beside = _dev_pairs(recipe, bitexts)
     make_folder(folder)
     middle = len(beside) // 2
     gold = []
@@ -185,8 +217,8 @@ def _split_off(code: str, recipe: Recipe, folder: Path) -> None:
     _write(folder / f"{name}.gold.tsv", [f"{source}\t{target}" for source, target in zip(*gold, strict=True)])
 
 
-def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], list[Pair]]:
-    """The pairs for dev text, and others for the mining set.
+def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], list[Pair], int]:
+    """The pairs for dev text, others for the mining set, and the number of all that can be used.
 
     Of the pairs that training would take, those with the least hash of their content, if neither sentence
     stands in any other line, but for case, spaces and punctuation: what is split off is nowhere else.
@@ -220,7 +252,7 @@ def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], l
         if all(sides[one][fold(s)] == (one == own) for own, s in enumerate(pair) for one in (0, 1))
     ]
     count = min(DEV_PAIRS, total // 20, len(alone))
-    return alone[:count], alone[count : count * (1 + 2 * BESIDE)]
+    return alone[:count], alone[count : count * (1 + 2 * BESIDE)], total
 
 
 def _good(recipe: Recipe, bitext: Bitext) -> Iterator[Pair]:

@@ -64,7 +64,7 @@ class Selection:
     """Which units of a recipe are wanted.
 
     Attributes:
-        only: A stage: its units, and those that they need.
+        only: The last stage wanted.
         start: A stage: what the stages before it have made is taken as it is, whether or not it is up to
             date.
         pairs: Source and target of language pairs; none for all.
@@ -105,7 +105,7 @@ class Selection:
         return self.only is None and not self.pairs
 
     def of(self, kinds: list[Kind]) -> list[Kind]:
-        """The wanted kinds of a plan: those of the stage, and of all before it."""
+        """The wanted kinds of a plan: those of the last stage, and of all before it."""
         last = len(STAGES) if self.only is None else STAGES.index(self.only)
         return [kind for kind in kinds if STAGES.index(kind.stage) <= last]
 

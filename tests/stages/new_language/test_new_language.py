@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.new_language.new_language import begin
 from mexma_cli.text.hashes import fold
 from tests.command import write
+from tests.examples import demo_pairs
 
 
 def pairs(count: int) -> list[str]:
@@ -84,6 +86,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         begin("hau_Latn", [text, tmp_path / "b.tsv"], run)
     with pytest.raises(MexmaError, match=r"90 of the pairs can be used, and 200 are the fewest"):
         begin("hau_Latn", [write(tmp_path / "few.tsv", *pairs(600)[:90])], tmp_path / "few")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MexmaError, match=r"pipe cannot be read twice"):
+        begin("hau_Latn", [tmp_path / "pipe"], run)
     write(tmp_path / "other" / "thesis.txt", "mine")
     with pytest.raises(MexmaError, match="other holds something else"):
         begin("hau_Latn", [text], tmp_path / "other")
@@ -92,3 +97,20 @@ def test_what_is_refused(tmp_path: Path) -> None:
     write(text, *pairs(500))
     with pytest.raises(MexmaError, match=r"new-language\.yaml is of another command or of other text"):
         begin("hau_Latn", [text], run)
+
+
+def test_swapped_columns_are_refused_and_can_be_mended(tmp_path: Path) -> None:
+    swapped = ["\t".join(reversed(line.split("\t"))) for line in demo_pairs(400)]
+    text = write(tmp_path / "pairs.tsv", *swapped)
+    with pytest.raises(MexmaError, match=r"of the first sentences look English, and 0% of the second"):
+        begin("spa_Latn", [text], tmp_path / "run")
+    begin("spa_Latn", [write(text, *demo_pairs(400))], tmp_path / "run")
+
+
+def test_a_step_takes_no_more_pairs_than_there_are(tmp_path: Path) -> None:
+    """Also when the command is given again, and not where the user says how many."""
+    text, run = write(tmp_path / "pairs.tsv", *demo_pairs(400)), tmp_path / "run"
+    for _ in range(2):
+        assert begin("spa_Latn", [text], run).phases[0].trainer.batch_pairs == 256
+    chosen = begin("spa_Latn", [text], tmp_path / "own", ["trainer.batch_pairs=64"])
+    assert chosen.phases[0].trainer.batch_pairs == 64
