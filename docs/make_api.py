@@ -18,8 +18,9 @@ HEADER = """\
 Made by `make docs` from the docstrings; do not edit it here.
 
 `import mexma_cli` imports nothing heavy; numpy and torch come with the first call that needs them. The
-functions do what the commands of their names do. A mistake in what was given is a `MexmaError`
-(`mexma_cli.errors`).
+functions do what the commands of their names do. A mistake in what was given (a file that is missing or
+damaged, stores of different encoders, and so on) is a `MexmaError` (`mexma_cli.errors`), an unknown keyword a
+`TypeError`, and arrays of wrong shapes or values a `ValueError`.
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "take", "blocks", "verify"],
@@ -54,7 +55,10 @@ def body(docstring: str) -> Iterator[str]:
         entry = ENTRY.match(line)
         if heading:
             section = heading[1]
-            yield f"**{section}**\n"
+            if section != "Raises":  # the page's head says it
+                yield f"**{section}**\n"
+        elif section == "Raises" and line.startswith(" "):
+            continue
         elif entry and section != "Returns":
             yield f"- `{entry[1]}`: {entry[2]}"
         else:

@@ -1,11 +1,12 @@
-"""Print docs/cli.md: every command's own --help. `make docs` runs it, tests/test_docs.py compares.
+"""Print docs/cli.md: what every command does and its options, from its own --help.
+
+`make docs` runs it, tests/test_docs.py compares.
 
 An option that several commands have is printed once, at the end, and so are the rules.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -19,8 +20,8 @@ HEADER = """\
 # The commands
 
 Made by `make docs` from the commands' own `--help`; do not edit it here. Options after "Also" belong to
-several commands and are explained once, [at the end](#shared-options). `mexma COMMAND --help` has all
-options of a command in one place, and more examples.
+several commands and are explained once, [at the end](#shared-options). `mexma COMMAND --help` also explains
+the arguments, and has examples.
 """
 MEASURES = "How each of them measures is on the page [Evaluation](evaluation.md).\n"
 RULES_HEADER = """\
@@ -70,12 +71,12 @@ def render() -> str:
         last = purpose
         parts.append(f"### {ctx.command_path}\n")
         if isinstance(command, SectionedCommand):
-            parts += own_help(command, ctx, shared, whole=True)
+            parts += own_help(command, ctx, shared)
         elif isinstance(command, LazyGroup):
             parts += [group_help(command, ctx), MEASURES]
             for _, measure, inner in measures:
                 assert isinstance(measure, SectionedCommand)
-                parts += [f"#### {inner.command_path}\n", *own_help(measure, inner, shared, whole=False)]
+                parts += [f"#### {inner.command_path}\n", *own_help(measure, inner, shared)]
     parts += [RULES_HEADER + "".join(rules()), "## Shared options\n"]
     for section, options in shared.items():
         out = formatter()
@@ -100,16 +101,11 @@ def title(section: str) -> str:
     return "Options of several commands" if section == OWN else section
 
 
-def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections, whole: bool) -> Iterator[str]:
-    """The help with the command's own options and one example, and the names of its other options.
-
-    Args:
-        whole: All paragraphs of the text; else the first.
-    """
+def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections) -> Iterator[str]:
+    """The usage, what the command does, its own options, and the names of the others."""
     out = formatter()
     command.format_usage(ctx, out)
-    about, *examples = command.texts()
-    write(out, about if whole else about.partition("\n\n")[0])
+    write(out, command.texts()[0].partition("\n\n")[0])
     elsewhere = []
     for section, options in command.sections(ctx).items():
         options = [option for option in options if name(option) != "-h"]
@@ -122,21 +118,12 @@ def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections, wh
             elsewhere.append(f"[{title(section).lower()}](#{title(section).lower().replace(' ', '-')})")
         else:
             elsewhere += [f"`{name(option)}`" for option in common]
-    for text in examples:
-        write(out, first_example(text))
     yield block(out)
     epilog = command.epilog or ""
     elsewhere += ["[rules](#rules)"] * ("Rules" in epilog)
     elsewhere += ["[formats](formats.md#mined-pairs)"] * ("Formats" in epilog)
     if elsewhere:
         yield f"Also {', '.join(elsewhere)}.\n"
-
-
-def first_example(text: str) -> str:
-    """The examples of a help without those after the first, which may go on over several lines."""
-    found = re.match(r"\x08\nExamples?:\n((?:.*\\\n)*.*)", text)
-    assert found, text
-    return f"\b\nExample:\n{found[1]}"
 
 
 def rules() -> Iterator[str]:
