@@ -25,7 +25,8 @@ def write_page(path: Path, template: str, **values: Any) -> None:
         MexmaError: The disk is full.
     """
     with whole_file(path) as file:
-        file.write(page(template, **values).encode("utf-8"))
+        # Names of files need not be UTF-8.
+        file.write(page(template, **values).encode("utf-8", "backslashreplace"))
 
 
 def page(template: str, **values: Any) -> str:

@@ -46,6 +46,8 @@ def test_some_are_drawn_or_those_around_a_score(pairs: Path, tmp_path: Path) -> 
     assert articles(page) == drawn and len(drawn) == 5
     ok(run("review", pairs, "-o", page, "--count", 2, "--around", 0.46))
     assert ["La fin." in html.unescape(one) for one in articles(page)] == [False, True]
+    ok(run("review", pairs.rename(tmp_path / "caf\udce9.tsv"), "-o", page))
+    assert "<title>Pairs of " in page.read_text() and "caf\\udce9.tsv</title>" in page.read_text()
 
 
 def test_what_cannot_be_shown(pairs: Path, tmp_path: Path) -> None:

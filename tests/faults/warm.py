@@ -196,7 +196,8 @@ def _child(job: dict[str, Any], said: list[int]) -> NoReturn:
         os.environ["TMPDIR"], tempfile.tempdir = job["temporary"], None
         for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *said)):
             os.dup2(file, number)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+        sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+        sys.stderr = open(2, "w", errors="backslashreplace")  # noqa: SIM115 - as that of Python is
         sys.argv = ["mexma", *job["words"]]
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         torch.set_num_threads(job["threads"])
