@@ -13,7 +13,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.knn import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
+from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, asked_of_index, check_memory, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -23,6 +23,9 @@ from mexma_cli.store.neighbours import (
     SearchedStore,
     side_of,
 )
+from mexma_cli.store.spool import parts
+
+_TWINS = 1 << 12  # rows whose vectors are compared at once
 
 
 def find_neighbours(
@@ -120,17 +123,27 @@ def fill_repeated(
     keep: np.ndarray,
     k: int,
 ) -> None:
-    """Find neighbours, in place, for rows that the row filter left out since an equal line follows.
+    """Find neighbours, in place, for rows that the row filter left out since an equal line follows: those of
+    that line, if it has the same vector.
 
     Args:
         scores, ids: [rows of `store`, k], from `knn`.
         repeated: bool [rows of `store`], the rows.
         keep: bool [rows of `other`], where neighbours were looked for.
     """
-    if repeated.any():
-        found = knn(store, other, k, keep_x=repeated, keep_y=keep)
-        scores[repeated] = found.forward_scores[repeated]
-        ids[repeated] = found.forward_ids[repeated]
+    rows = np.flatnonzero(repeated)
+    if not len(rows):
+        return
+    lines, others = twins(store), repeated.copy()
+    for part in parts(len(rows), _TWINS):
+        own, twin = rows[part], lines[rows[part]]
+        same = (ids[twin] >= 0).any(axis=1) & (store.take(own) == store.take(twin)).all(axis=1)
+        own, twin = own[same], twin[same]
+        scores[own], ids[own], others[own] = scores[twin], ids[twin], False
+    if others.any():
+        found = knn(store, other, k, keep_x=others, keep_y=keep)
+        scores[others] = found.forward_scores[others]
+        ids[others] = found.forward_ids[others]
 
 
 def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> SearchedStore:
