@@ -18,9 +18,9 @@ HEADER = """\
 Made by `make docs` from the docstrings; do not edit it here.
 
 `import mexma_cli` imports nothing heavy; numpy and torch come with the first call that needs them. The
-functions do what the commands of their names do. A mistake in what was given (a file that is missing or
-damaged, stores of different encoders, and so on) is a `MexmaError` (`mexma_cli.errors`), an unknown keyword a
-`TypeError`, and arrays of wrong shapes or values a `ValueError`.
+functions do what the commands of their names do, and examples/documents.ipynb uses most of them. A mistake in
+what was given (a file that is missing or damaged, stores of different encoders, and so on) is a `MexmaError`,
+an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`.
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "take", "blocks", "verify"],

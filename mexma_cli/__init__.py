@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 # folders' modules are reached as everywhere here: `from mexma_cli.knn.exact import knn`.
 import mexma_cli.align as _align  # noqa: F401
 import mexma_cli.knn as _knn  # noqa: F401
-from mexma_cli.api import align, knn, mine, score, train, tune
+from mexma_cli.api import align, embed, evaluate, filter, knn, langid, mine, run, score, split, train, tune
+from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -22,7 +23,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["EmbeddingStore", "SentenceEncoder", "align", "knn", "mine", "score", "train", "tune"]
+__all__ = [
+    "EmbeddingStore",
+    "MexmaError",
+    "SentenceEncoder",
+    "align",
+    "embed",
+    "evaluate",
+    "filter",
+    "knn",
+    "langid",
+    "mine",
+    "run",
+    "score",
+    "split",
+    "train",
+    "tune",
+]
 
 _CLASSES = {
     "EmbeddingStore": "mexma_cli.store.reader",

@@ -5,25 +5,171 @@ Everything is imported when a function is called, so that `import mexma_cli` sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.neighbours import Neighbours
+    from mexma_cli.reporting.result import Result
     from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.keywords import (
+        AlignKeywords,
+        EmbedKeywords,
+        MineKeywords,
+        RuleKeywords,
+        ScoreKeywords,
+        SplitKeywords,
+    )
+    from mexma_cli.settings.rules import IdentifierName
     from mexma_cli.stages.align.align import Aligned
+    from mexma_cli.stages.filter.filter import Filtered
     from mexma_cli.stages.mine.mine import Mined
     from mexma_cli.stages.score.score import Scored
+    from mexma_cli.stages.split.split import SplitReport
     from mexma_cli.stages.tune.tune import Tuned
     from mexma_cli.store.reader import EmbeddingStore
 
-    Text = str | Path | EmbeddingStore
+    Name = str | Path
+    Text = Name | EmbeddingStore
     """An embedding store, open or by its path, or a text file with one sentence a line."""
+    Progress = Callable[[int, int], None]
+    """Called with what is done, and how much there is in all."""
+
+
+def split(
+    inputs: Name | Sequence[Name],
+    output: Name,
+    *,
+    lang: str,
+    rejects: Name | None = None,
+    workers: int = 1,
+    on_progress: Progress | None = None,
+    **settings: Unpack[SplitKeywords],
+) -> SplitReport:
+    """Split documents into clean sentences of one language, as `mexma split` does.
+
+    Beside the output come a file of documents, for `mine` and `align`, and a report.
+
+    Args:
+        inputs: Files, folders or globs of text, JSONL, TMX, HTML or WARC, plain or compressed.
+        output: File of the sentences, one a line; compressed if named .gz, .bz2, .xz or .zst.
+        lang: Language of the documents, such as fra_Latn, fra or fr; und: not stated.
+        rejects: File for what is dropped: reason, document id, start, end, text.
+        workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
+        on_progress: Called with bytes of text done and about how many there are, 0 if nobody knows.
+        settings: The options of `mexma split`, and the rules (`on`, `off`).
+
+    Returns:
+        How much was read, repaired, kept, and dropped for which reason.
+
+    Raises:
+        MexmaError: An input is missing, damaged or the output; there is no document; or the disk is full.
+        TypeError: An unknown setting.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import split
+    >>> _ = Path("page.txt").write_text("The bus was late. We walked home. Wir sind nach Hause gegangen.\\n")
+    >>> report = split("page.txt", "page.en.txt", lang="eng")
+    >>> report.kept, report.dropped
+    (2, {'language': 1})
+    """
+    from mexma_cli.settings.split import SplitSettings
+    from mexma_cli.stages.embed.inputs import refuse_overwriting
+    from mexma_cli.stages.split.inputs import chosen_inputs
+    from mexma_cli.stages.split.split import SplitOutputs
+    from mexma_cli.stages.split.split import split as split_documents
+
+    given = list(map(str, [inputs] if isinstance(inputs, str | Path) else inputs))
+    found, how = chosen_inputs(given, lang, SplitSettings.of(settings), rejects is not None)
+    outputs = SplitOutputs(Path(output), None if rejects is None else Path(rejects))
+    refuse_overwriting([*outputs.files, outputs.report], found.files)
+    return split_documents(found, how, outputs, workers, on_progress=on_progress)
+
+
+def langid(
+    lines: Iterable[str], *, lid: IdentifierName = "py3langid", lid_model: Name | None = None
+) -> Iterator[tuple[str, float]]:
+    """Identify the language of each line, as `mexma langid` does.
+
+    Args:
+        lines: Sentences, read in batches.
+        lid: Language identifier; heliport needs the extra `heliport`.
+        lid_model: A fastText model, such as GlotLID, in place of it (extra `fasttext`).
+
+    Yields:
+        For each line its language (a FLORES-200 code where it has one; zxx is no language, und an unknown
+        one) and the probability.
+
+    Raises:
+        MexmaError: The identifier is not installed, or the model cannot be read.
+
+    >>> from mexma_cli import langid
+    >>> [code for code, probability in langid(["Where is the station?", "Wo ist der Bahnhof?"])]
+    ['eng_Latn', 'deu_Latn']
+    """
+    from itertools import islice
+
+    from mexma_cli.errors import MexmaError
+    from mexma_cli.text.identify import flores, identifier
+
+    model = identifier(lid, None if lid_model is None else Path(lid_model))
+    if model is None:
+        raise MexmaError("lid `none` tells no languages", "name another, or a lid_model")
+    left = iter(lines)
+    while batch := list(islice(left, 1 << 12)):
+        for line, guess in zip(batch, model.identify(batch), strict=True):
+            yield flores(guess, line), guess.probability
+
+
+def embed(
+    corpus: Name,
+    output: Name,
+    *,
+    lang: str = "und",
+    encoder: str | SentenceEncoder | None = None,
+    append: bool = False,
+    overwrite: bool = False,
+    on_progress: Progress | None = None,
+    **settings: Unpack[EmbedKeywords],
+) -> EmbeddingStore:
+    """Embed a text, one sentence a line, into an embedding store, as `mexma embed` does.
+
+    A store that is there with the same settings is left as it is; an unfinished one is gone on with.
+
+    Args:
+        corpus: The text; it may be compressed.
+        output: Folder of the store.
+        lang: Language of the text, such as fra_Latn, fra or fr; und: not stated.
+        encoder: Name or loaded encoder. Default: `mini`.
+        append: Make the store that is there longer.
+        overwrite: Make the store anew.
+        on_progress: Called with lines done and lines in all.
+        settings: The options `clean`, `no_normalise` and `store_dtype` of `mexma embed`.
+
+    Returns:
+        The store, open.
+
+    Raises:
+        MexmaError: The text is missing or damaged, the store has other settings, or the disk is full.
+        TypeError: An unknown setting.
+
+    >>> from mexma_cli import embed
+    >>> embed("examples/spa-eng/eng.txt", "eng.emb", lang="eng", encoder="mini")
+    EmbeddingStore('eng.emb', 3000 rows of 320, eng_Latn)
+    """
+    from mexma_cli.languages import resolve
+    from mexma_cli.settings.embed import EmbedSettings
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
+
+    how = EmbedOptions(resolve(lang), EmbedSettings.of(settings), None, overwrite, append)
+    tell = on_progress or (lambda done, total: None)
+    loaded = _loaded(encoder, not how.settings.no_normalise)
+    return embed_file(loaded, corpus, output, how, on_progress=lambda done, total, _: tell(done, total))
 
 
 def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore, k: int = 4) -> Neighbours:
@@ -70,7 +216,8 @@ def mine(
     document_pairs: str | Path | None = None,
     languages: tuple[str, str] = ("und", "und"),
     with_ids: bool = False,
-    **settings: Any,
+    on_progress: Progress | None = None,
+    **settings: Unpack[MineKeywords],
 ) -> Mined:
     """Find the translations in two texts, best first, as `mexma mine` does.
 
@@ -84,13 +231,13 @@ def mine(
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         with_ids: Look up ranks and neighbourhood means of the pairs.
-        settings: The fields of `settings.mine.MineSettings`: `score`, `margin`, `k`, `retrieval`,
-            `threshold`, `max_score`, `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of
-            those names.
+        on_progress: Called with tiles of the search done and tiles in all.
+        settings: `score`, `margin`, `k`, `retrieval`, `threshold`, `max_score`, `drop_copies`, `top`,
+            `index`, `recall` and `memory`, as the options of those names.
 
     Returns:
-        The pairs, from `pairs()`, with their scores, lines and sentences; and the counts of what was left
-        out.
+        The pairs, from `pairs()`, with their scores, lines and sentences; the counts of what was left out;
+        and `write`, for a file in any format.
 
     Raises:
         MexmaError: A file that is missing or damaged, or stores of different encoders.
@@ -103,6 +250,8 @@ def mine(
     1.000 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     1.000 El tiempo no tiene d… = Time has no division…
     """
+    from dataclasses import replace
+
     from mexma_cli.settings.mine import MineSettings
     from mexma_cli.stages.embed.inputs import open_inputs
     from mexma_cli.stages.mine.documents import read_documents
@@ -120,7 +269,10 @@ def mine(
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
         spoken = list(map(language_of, texts, languages))
         stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
-        return mine_stores(stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents)
+        mined = mine_stores(
+            stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
+        )
+        return replace(mined, languages=(spoken[0], spoken[-1]))
 
 
 def align(
@@ -132,7 +284,8 @@ def align(
     document_pairs: str | Path | None = None,
     find_documents: bool = False,
     languages: tuple[str, str] = ("und", "und"),
-    **settings: Any,
+    on_progress: Progress | None = None,
+    **settings: Unpack[AlignKeywords],
 ) -> Aligned:
     """Align the sentences of translated documents, as `mexma align` does.
 
@@ -145,12 +298,12 @@ def align(
         document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
         find_documents: Pair documents by their content instead.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
-        settings: The fields of `settings.align.AlignSettings`: `max_size`, `threshold` and `keep`, as the
-            options of those names.
+        on_progress: Called with sentences done and sentences in all, by each step of the work.
+        settings: `max_size`, `threshold`, `min_aligned`, `chunks` and `keep`, as the options of those names.
 
     Returns:
         The alignments, from `pairs()`, in the order of the documents, with their scores, documents, lines and
-        sentences; and their number by kind, from `counts()`.
+        sentences; their number by kind, from `counts()`; and `write`, for a file in any format.
 
     Raises:
         MexmaError: A file that is missing or damaged, no paired documents, or stores of different encoders.
@@ -178,7 +331,7 @@ def align(
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
     job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
-    with aligned(job, _choice(encoder)) as run:
+    with aligned(job, _choice(encoder), (lambda step: on_progress) if on_progress else None) as run:
         return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 
 
@@ -190,7 +343,7 @@ def score(
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
-    **settings: Any,
+    **settings: Unpack[ScoreKeywords],
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
@@ -202,8 +355,8 @@ def score(
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         probability: Find the probability of each line, too (`probabilities`); not with a background.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
-        settings: The fields of `settings.score.ScoreSettings`: `margin` (`ratio`, `distance` or `absolute`)
-            and `k`, the size of a neighbourhood, in sentences.
+        settings: `margin` (`ratio`, `distance` or `absolute`) and `k`, the size of a neighbourhood, in
+            sentences.
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.
@@ -276,6 +429,162 @@ def tune(
     return tune_files(candidates, gold, source_ids, target_ids, precision)
 
 
+def filter(
+    bitext: Name | tuple[Name, Name],
+    output: Name,
+    *,
+    languages: tuple[str, str] = ("und", "und"),
+    exclude: Sequence[Name] = (),
+    format: str | None = None,
+    rejects: Name | None = None,
+    report: Name | None = None,
+    workers: int = 1,
+    on_progress: Callable[[int], object] | None = None,
+    **settings: Unpack[RuleKeywords],
+) -> Filtered:
+    """Drop the pairs of a bitext that break a rule, and count them by rule, as `mexma filter` does.
+
+    Args:
+        bitext: A file of pairs in any format, or two line-aligned files.
+        output: File of the pairs that are kept.
+        languages: Codes of source and target, which the rules `script` and `language` need.
+        exclude: Files with sentences that are dropped, such as a test set.
+        format: Of the output, as `mexma filter --format`. Default: by its name.
+        rejects: File for what is dropped: reason, number of the pair, the pair.
+        report: File for the counts, as JSON.
+        workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
+        on_progress: Called with the pairs read.
+        settings: The rules, as the options `on`, `off`, `lid` and `lid_model`.
+
+    Returns:
+        Pairs read and kept, those dropped by rule, and what is left out of the file by reason.
+
+    Raises:
+        MexmaError: An input is missing, damaged or the output; or an unknown rule or language.
+        TypeError: An unknown setting.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import filter
+    >>> pairs = "Son 40 euros.\\tIt is 14 euros.\\nSí, claro que sí.\\tYes, of course.\\n"
+    >>> _ = Path("all.tsv").write_text(pairs)
+    >>> found = filter("all.tsv", "clean.tsv")
+    >>> found.kept, found.dropped
+    (1, {'numbers': 1})
+    """
+    from mexma_cli.formats.bitext import format_of, outputs_of
+    from mexma_cli.formats.tags import as_codes
+    from mexma_cli.settings.rules import RuleSettings
+    from mexma_cli.stages.embed.inputs import refuse_overwriting
+    from mexma_cli.stages.filter.filter import FilterJob, filter_files
+
+    inputs = (bitext,) if isinstance(bitext, str | Path) else bitext
+    made = Path(output)
+    kind = format or format_of(made)
+    dropped, counts = rejects and Path(rejects), report and Path(report)
+    job = FilterJob(
+        tuple(map(Path, inputs)),
+        languages,
+        RuleSettings.of(settings),
+        tuple(map(Path, exclude)),
+        made,
+        kind,
+        dropped or None,
+        counts or None,
+        workers,
+    )
+    files = [*outputs_of(made, kind, as_codes(languages)), job.rejects, job.report]
+    refuse_overwriting([path for path in files if path], [*job.inputs, *job.exclude])
+    return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
+
+
+def run(
+    recipe: Name,
+    overrides: Sequence[str] = (),
+    *,
+    jobs: int = 1,
+    only: str | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
+) -> list[Path]:
+    """Mine parallel text for many language pairs from one recipe, on this machine, as `mexma run` does.
+
+    A run that was killed is gone on with; after a change only what that changes is done.
+
+    Args:
+        recipe: A YAML file of kind corpus.
+        overrides: Keys of the recipe to change, such as `mine.threshold=0.5`.
+        jobs: Processes. The script that calls needs `if __name__ == "__main__"`.
+        only: A stage: it and those before it.
+        pairs: Codes of the language pairs to do. Default: all.
+
+    Returns:
+        The folders of the sentence pairs.
+
+    Raises:
+        MexmaError: A wrong key or value, a missing text, something else in the run's folder, or units that
+            failed.
+
+    >>> from mexma_cli import run
+    >>> run("examples/corpus.yaml", pairs=[("spa", "eng")])
+    [PosixPath('runs/corpus/bitext/spa_Latn-eng_Latn')]
+    """
+    from mexma_cli.executors.local import LocalExecutor
+    from mexma_cli.languages import resolve
+    from mexma_cli.numerics.threads import threads
+    from mexma_cli.settings.load import load_corpus
+    from mexma_cli.stages.run.plan import Selection
+    from mexma_cli.stages.run.run import outputs, run_corpus
+
+    found = load_corpus(recipe, overrides)
+    chosen = Selection(only, None, tuple((resolve(source), resolve(target)) for source, target in pairs))
+    each = max(1, threads() // jobs)
+    done = run_corpus(found, lambda folder: LocalExecutor(folder, jobs, each), chosen=chosen)
+    return outputs(found, done.units.values())
+
+
+def evaluate(
+    folder: Name,
+    *,
+    encoder: str | SentenceEncoder | None = None,
+    languages: str | None = None,
+    target: str = "eng_Latn",
+    split: str = "devtest",
+    **settings: Unpack[ScoreKeywords],
+) -> Result:
+    """Measure xsim, the share of sentences whose translation is not found, as `mexma eval xsim` does.
+
+    Args:
+        folder: FLORES-200, NTREX-128, or line-aligned files `<code>.txt`.
+        encoder: Name or loaded encoder. Default: `mini`.
+        languages: 81 or 90 (the MEXMA paper's lists), a file of codes, or `fra,deu`. Default: all.
+        target: Language that is searched for the translations.
+        split: Of FLORES-200: devtest or dev.
+        settings: `margin` and `k`, as the options of those names.
+
+    Returns:
+        `scores`, the mean error in percent (`xsim`), and `rows`, the error of each language.
+
+    Raises:
+        MexmaError: No such files, or none of a language.
+        TypeError: An unknown setting.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import evaluate
+    >>> Path("set").mkdir()
+    >>> _ = Path("set/spa.txt").write_text("Nació en África.\\n¿Dónde está la estación?\\n")
+    >>> _ = Path("set/eng.txt").write_text("He was born in Africa.\\nWhere is the station?\\n")
+    >>> evaluate("set", encoder="mini").scores
+    {'xsim': 0.0}
+    """
+    from mexma_cli.evaluation.aligned import read_texts
+    from mexma_cli.evaluation.embedder import Embedder
+    from mexma_cli.evaluation.xsim import evaluate as measure
+    from mexma_cli.settings.score import ScoreSettings
+
+    wanted = ScoreSettings.of(settings)
+    data = read_texts(Path(folder), split, languages, target)
+    return measure(data, Embedder(_loaded(encoder)), wanted)
+
+
 def train(
     recipe: str | Path,
     overrides: Sequence[str] = (),
@@ -335,3 +644,11 @@ def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEn
     from mexma_cli.settings.encoder import EncoderChoice
 
     return EncoderChoice(model=encoder) if encoder is None or isinstance(encoder, str) else encoder
+
+
+def _loaded(encoder: str | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
+    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.stages.embed.inputs import load_encoder
+
+    choice = _choice(encoder)
+    return load_encoder(choice, normalised) if isinstance(choice, EncoderChoice) else choice

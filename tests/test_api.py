@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import doctest
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from click.testing import CliRunner
 
 import mexma_cli
+from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.main import cli
+from mexma_cli.settings import keywords
+from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.embed import EmbedSettings
+from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.section import Section
+from mexma_cli.settings.split import SplitSettings
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", mexma_cli.__all__)
+@pytest.mark.parametrize("name", [name for name in mexma_cli.__all__ if name != "MexmaError"])
 def test_examples_run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     (found,) = (
@@ -63,3 +74,80 @@ def test_examples_run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         if test.examples
     )
     assert doctest.DocTestRunner().run(found).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (ScoreSettings, keywords.ScoreKeywords),
+        (MineSettings, keywords.MineKeywords),
+        (AlignSettings, keywords.AlignKeywords),
+        (RuleSettings, keywords.RuleKeywords),
+        (SplitSettings, keywords.SplitKeywords),
+        (EmbedSettings, keywords.EmbedKeywords),
+    ],
+)
+def test_keywords_are_the_settings(model: type[Section], named: type) -> None:
+    assert set(get_type_hints(named)) == set(model.model_fields)
+
+
+def notebook() -> str:
+    """The code of the notebook's cells."""
+    cells = json.loads((ROOT / "examples/documents.ipynb").read_text())["cells"]
+    assert len(cells) == 10
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "errors"),
+    [
+        ("", "", []),
+        ("threshold=0.5", "treshold=0.5", ["call-arg"]),
+        ('document="file"', 'document="fil"', ["arg-type"]),
+    ],
+)
+def test_type_checkers_find_a_users_mistakes(
+    before: str, after: str, errors: list[str], tmp_path: Path
+) -> None:
+    """A setting that there is not, and a value that it cannot have."""
+    (tmp_path / "user.py").write_text(notebook().replace(before, after))
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        str(tmp_path / "user.py"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    said = [line for line in done.stdout.splitlines() if "user.py" in line and ": error:" in line]
+    assert [line.rpartition("[")[2].rstrip("]") for line in said] == errors, done.stdout
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples/jonah", tmp_path / "examples/jonah")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(notebook(), "documents.ipynb", "exec"), {})
+    pairs = list(open_pairs(tmp_path / "runs/notebook/jonah.tmx").pairs)
+    assert len(pairs) > 30
+    assert any("Jonas" in pair.source and "Jonah" in pair.target for pair in pairs)
+
+
+def test_pairs_are_written_in_the_format_of_the_name(folder: Path, tmp_path: Path) -> None:
+    mined = mexma_cli.mine(
+        folder / "spa.emb", folder / "examples/spa-eng/eng.txt", top=2, languages=("spa", "eng")
+    )
+    mined.write(tmp_path / "pairs.tmx")
+    mined.write(tmp_path / "pairs.txt", format="tsv")
+    read = [(pair.source, pair.target) for pair in open_pairs(tmp_path / "pairs.tmx").pairs]
+    assert read == [tuple(row.split("\t")[1:]) for row in (tmp_path / "pairs.txt").read_text().splitlines()]
+    with pytest.raises(mexma_cli.MexmaError, match="no format 'xls'"):
+        mined.write(tmp_path / "pairs.txt", format="xls")
+    assert len(repr(mined)) < 400
+
+
+def test_no_input_is_written_over(folder: Path) -> None:
+    path = folder / "examples/spa-eng/spa.txt"
+    with pytest.raises(mexma_cli.MexmaError, match="is an input"):
+        mexma_cli.split(path, path, lang="spa")

@@ -12,9 +12,9 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
-from mexma_cli.files import MANIFEST, resolved
+from mexma_cli.files import resolved
 from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.stages.embed.inputs import is_store, is_text_of, open_inputs, open_store
+from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -41,18 +41,8 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Raise click.UsageError for an output over an input, over the text of a store, or in a folder."""
-    inputs = list(inputs)
-    read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
-    for path in (path for path in outputs if str(path) != "-"):
-        if any(resolved(path).is_relative_to(resolved(store)) for store in stores):
-            raise click.UsageError(f"{path} lies in an input: name another output.")
-        if not path.is_file():
-            continue
-        if any(path.samefile(other) for other in read):
-            raise click.UsageError(f"{path} is an input: name another output.")
-        for store in (store for store in stores if (store / MANIFEST).is_file()):
-            if is_text_of(open_store(store), path):
-                raise click.UsageError(f"{path} is the text that {store} was made of: name another output.")
+    if found := overwriting(outputs, inputs):
+        raise click.UsageError(f"{found}: name another output.")
 
 
 def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:

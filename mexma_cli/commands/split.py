@@ -63,17 +63,11 @@ def command(
       mexma split dump.jsonl --lang swh -o swh.txt.zst --rejects swh.rejects.zst
       mexma split pages/ --document file --lang fr --off boilerplate --on long=400 -o fra.txt
     """
-    from mexma_cli import languages
-    from mexma_cli.stages.split.inputs import Splitting, find_inputs, kind_of
+    from mexma_cli.stages.split.inputs import chosen_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
 
-    how = Splitting(languages.known(lang), settings, rejects is not None, lang)
+    found, how = chosen_inputs(inputs, lang, settings, rejects is not None)
     limits = how.limits
-    found = find_inputs(inputs, how.language)
-    if not all((settings.format or kind_of(file)) == "tmx" for file in found.files):
-        languages.resolve(lang)  # only TMX has languages that are none
-    elif how.language == languages.UNSTATED:
-        log.warning("%s is not the code of one language: script, language not checked", lang)
     outputs = SplitOutputs(output, rejects)
     refuse_inputs([*outputs.files, outputs.report], found.files)
     with ExitStack() as stack:

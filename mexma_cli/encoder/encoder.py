@@ -115,6 +115,9 @@ class SentenceEncoder:
         self.truncated = 0
         self._fingerprint: str | None = None
 
+    def __repr__(self) -> str:
+        return f"SentenceEncoder({self.name!r}, {self.dim} numbers, {self.device}, {self.precision})"
+
     @classmethod
     def load(
         cls,

@@ -341,6 +341,32 @@ def outputs_of(
     return found.files(path, languages)
 
 
+def write_pairs(
+    output: Path, name: str | None, pairs: Iterable[Any], languages: tuple[str, str], with_ids: bool = False
+) -> int:
+    """Write pairs to the files of an output, which get their names when they are whole.
+
+    Args:
+        name: The format; None: by the output's name.
+        pairs: Pairs of documents for a format of whole documents.
+
+    Returns:
+        The number of sentences that had to be changed to fit the format.
+
+    Raises:
+        MexmaError: As `outputs_of`, or the files cannot be written.
+    """
+    from mexma_cli.text.writing import prepare_output, write_chunks
+
+    every = formats(alignments=True)
+    if name is not None and name not in every:
+        raise MexmaError(f"no format {name!r}", f"formats: {', '.join(every)}")
+    name = name or format_of(output, list(every))
+    files = outputs_of(output, name, languages)
+    prepare_output(output)
+    return write_chunks(files, every[name].write(pairs, languages, with_ids))
+
+
 def open_pairs(
     *paths: str | Path | Member,
     languages: tuple[str, str] = (UNSTATED, UNSTATED),

@@ -47,6 +47,10 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         self._offsets = [shard.offset for shard in manifest.shards]
         self._checked: set[int] = set()
 
+    def __repr__(self) -> str:
+        shape = f"{self.rows} rows of {self.dim}"
+        return f"EmbeddingStore({str(self.path)!r}, {shape}, {self.manifest.language})"
+
     @classmethod
     def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:
         return {file.name: file.checksum for shard in manifest.shards for file in files_of(shard)}

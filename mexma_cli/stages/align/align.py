@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from mexma_cli.align.align import Side, align
 from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, format_of, formats, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
@@ -149,12 +149,32 @@ class Aligned:
     Attributes:
         records: RECORD [n].
         span: The first pair, and the one after the last, if not all were to be aligned.
+        languages: FLORES-200 codes of source and target.
     """
 
     documents: Documents
     records: np.ndarray
     span: tuple[int, int]
     settings: AlignSettings = field(default_factory=AlignSettings)
+    languages: tuple[str, str] = (UNSTATED, UNSTATED)
+
+    def __repr__(self) -> str:
+        return f"Aligned({len(self.records)} alignments of {self.span[1] - self.span[0]} pairs of documents)"
+
+    def written(self, kind: BitextFormat) -> Iterable[Any]:
+        """What a format writes: alignments, perhaps those of a sentence with nothing, or whole documents."""
+        return self.document_pairs() if kind.whole_documents else self.pairs(one_sided=kind.alignments_only)
+
+    def write(self, output: str | Path, format: str | None = None) -> None:
+        """Write the alignments to a file, in a format of `mexma align --format`; None: by the file's name.
+
+        Raises:
+            MexmaError: The format needs languages that are not stated, or the file cannot be written.
+        """
+        every = formats(alignments=True)
+        name = format or format_of(Path(output), list(every))
+        written = self.written(every[name]) if name in every else ()
+        write_pairs(Path(output), name, written, self.languages)
 
     @cached_property
     def _enough(self) -> np.ndarray:

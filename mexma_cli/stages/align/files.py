@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -146,10 +145,7 @@ def align_files(
     with only_process(job.files), aligned(job, choice, progress) as run, together():
         started = time.monotonic()
         found, kind = run.found, formats(alignments=True)[job.kind]
-        written: Iterable[Any] = (
-            found.document_pairs() if kind.whole_documents else found.pairs(one_sided=kind.alignments_only)
-        )
-        lines = kind.write(written, job.languages, job.with_ids)
+        lines = kind.write(found.written(kind), job.languages, job.with_ids)
         changed = write_chunks(job.files, lines)
         if job.unaligned is not None:
             _write_unaligned(job.unaligned, found)
@@ -220,7 +216,8 @@ def aligned(
         if journal.cut:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"
             log.info(cut, encoder.max_tokens, counted(journal.cut, "sentence"))
-        found = Aligned(documents, journal.records(), (int(groups[0]), int(groups[-1])), job.settings)
+        span = int(groups[0]), int(groups[-1])
+        found = Aligned(documents, journal.records(), span, job.settings, job.languages)
         seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))
         yield AlignRun(found, encoder, journal.cut, seconds)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, resolved
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
@@ -159,6 +160,29 @@ def is_text_of(store: EmbeddingStore, path: Path) -> bool:
         return scan(path).checksum in {source.checksum for source in sources}
     except MexmaError:  # no text
         return False
+
+
+def overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> str | None:
+    """Which output would be written over an input, over the text of a store, or into a folder; None: none."""
+    inputs = list(inputs)
+    read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
+    for path in (path for path in outputs if str(path) != "-"):
+        if any(resolved(path).is_relative_to(resolved(store)) for store in stores):
+            return f"{path} lies in an input"
+        if not path.is_file():
+            continue
+        if any(path.samefile(other) for other in read):
+            return f"{path} is an input"
+        for store in (store for store in stores if (store / MANIFEST).is_file()):
+            if is_text_of(open_store(store), path):
+                return f"{path} is the text that {store} was made of"
+    return None
+
+
+def refuse_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raise MexmaError for an output as `overwriting` finds it."""
+    if found := overwriting(outputs, inputs):
+        raise MexmaError(found, "name another output")
 
 
 def open_inputs(

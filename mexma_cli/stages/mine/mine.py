@@ -6,13 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair
+from mexma_cli.formats.bitext import MinedPair, write_pairs
 from mexma_cli.mining.candidates import Candidates, PairSpool
 from mexma_cli.mining.lists import Sides, means_of, others, sides_of
 from mexma_cli.mining.match import match
@@ -60,8 +61,16 @@ class Mined:
     """Time by stage."""
     how: dict[str, Any]
     """`index` and `recall` of the neighbours."""
-    beside: PairTexts = field(repr=False)
+    beside: PairTexts
     with_ids: bool
+    languages: tuple[str, str]
+    """FLORES-200 codes of source and target."""
+
+    def __repr__(self) -> str:
+        dropped = "".join(f", {count} dropped: {why}" for why, count in self.dropped.items())
+        return (
+            f"Mined({len(self.candidates)} pairs of {self.source.rows} and {self.target.rows} lines{dropped})"
+        )
 
     @property
     def found(self) -> int:
@@ -82,6 +91,14 @@ class Mined:
             columns += [source.rank, target.rank, found.cosines, source.mean, target.mean]
         numbers = [column.tolist() for column in columns]
         yield from map(MinedPair, found.scores.tolist(), source.sentences, target.sentences, *numbers)
+
+    def write(self, output: str | Path, format: str | None = None) -> None:
+        """Write the pairs to a file, in a format of `mexma mine --format`; None: by the file's name.
+
+        Raises:
+            MexmaError: The format needs languages that are not stated, or the file cannot be written.
+        """
+        write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
 
 
 def mine(
@@ -162,7 +179,8 @@ def mine(
     for store in stores:
         store.check_unchanged()
     how = {"index": neighbours.index, "recall": neighbours.recall}
-    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, with_ids)
+    languages = source.manifest.language, target.manifest.language
+    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, with_ids, languages)
 
 
 def _within(

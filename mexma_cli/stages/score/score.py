@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +48,14 @@ _BLOCK_BYTES = 16 << 20
 class Scored:
     """`scores` float32 [lines] in the order of the lines, nan where there is none; counts of lines."""
 
-    scores: np.ndarray
+    scores: np.ndarray = field(repr=False)
     empty: int
     """Lines with an empty side."""
     unusable: int
     """Other lines with a vector that is zero or not a number."""
     fewest: int
     """Sentences on the smaller side of the background."""
-    probabilities: np.ndarray | None = None
+    probabilities: np.ndarray | None = field(default=None, repr=False)
     """float32 [lines], that a pair is a translation, nan where there is none; None: not asked for."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import glob
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ import xxhash
 
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.formats.moses import aligned_files
-from mexma_cli.languages import UNSTATED, spellings
+from mexma_cli.languages import UNSTATED, known, resolve, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
@@ -26,6 +27,8 @@ from mexma_cli.text.kinds import KINDS, begins_as, kind_of
 from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
 from mexma_cli.text.names import OTHER_FORMATS, document_id, label_of
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
+
+log = logging.getLogger(__name__)
 
 LONGEST = 16 << 20
 """Bytes of the longest document; a longer one is dropped."""
@@ -198,6 +201,23 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
         raise MexmaError(f"{twice[0]} is named twice")
     found.names = names_of(found.files)
     return found
+
+
+def chosen_inputs(
+    given: Sequence[str], lang: str, settings: SplitSettings, rejects: bool
+) -> tuple[Inputs, Splitting]:
+    """The files that a user names, and how they are split; `lang` as it is written.
+
+    Raises:
+        MexmaError: As `find_inputs`; or the language is unknown, and there is more than TMX.
+    """
+    how = Splitting(known(lang), settings, rejects, lang)
+    found = find_inputs(given, how.language)
+    if not all((settings.format or kind_of(file)) == "tmx" for file in found.files):
+        resolve(lang)  # only TMX has languages that are none
+    elif how.language == UNSTATED:
+        log.warning("%s is not the code of one language: script, language not checked", lang)
+    return found, how
 
 
 def names_of(files: Sequence[Path]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,9 @@ class Tuned:
     intervals: Intervals
     held_out: HeldOut | None
     """None: no two halves without a common sentence; see `mining.resampling.held_out`."""
-    scores: np.ndarray
-    is_gold: np.ndarray
-    pairs: list[MinedPair]
+    scores: np.ndarray = field(repr=False)
+    is_gold: np.ndarray = field(repr=False)
+    pairs: list[MinedPair] = field(repr=False)
     gold: int
     """Different gold pairs."""
     repeated: int

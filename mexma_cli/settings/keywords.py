@@ -1,0 +1,77 @@
+"""The settings that functions of the public API take as keywords, for editors and type checkers.
+
+They are the fields of the models beside this file, which explain them; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from mexma_cli.settings.embed import StoreType
+from mexma_cli.settings.mine import Retrieval
+from mexma_cli.settings.rules import IdentifierName
+from mexma_cli.settings.score import MarginName
+from mexma_cli.settings.split import Kind
+
+
+class ScoreKeywords(TypedDict, total=False):
+    """Of `score` and `evaluate`."""
+
+    margin: MarginName
+    k: int
+
+
+class MineKeywords(ScoreKeywords, total=False):
+    """Of `mine`."""
+
+    score: Literal["margin", "probability"] | None
+    retrieval: Retrieval | Literal["all"]
+    threshold: float | None
+    max_score: float | None
+    drop_copies: bool
+    top: int | None
+    index: str
+    recall: float
+    memory: int | str | None
+
+
+class AlignKeywords(TypedDict, total=False):
+    """Of `align`."""
+
+    max_size: int
+    threshold: float | None
+    min_aligned: float | None
+    chunks: int | None
+    keep: Literal["all", "1-1"]
+
+
+class RuleKeywords(TypedDict, total=False):
+    """Of `filter`."""
+
+    on: Sequence[str]
+    off: Sequence[str]
+    lid: IdentifierName
+    lid_model: str | Path | None
+
+
+class SplitKeywords(RuleKeywords, total=False):
+    """Of `split`."""
+
+    document: Literal["line", "blank", "file"]
+    format: Kind | None
+    text_field: str
+    id_field: str
+    error_pages: bool
+    keep_html: bool
+    splitter: Literal["auto", "sentencex", "moses", "sat"]
+    splitter_model: str | None
+
+
+class EmbedKeywords(TypedDict, total=False):
+    """Of `embed`."""
+
+    clean: bool
+    no_normalise: bool
+    store_dtype: StoreType
