@@ -450,8 +450,9 @@ def read_manifest(path: Path, model: type[Model], version: int, hint: str | None
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        other = sealed and problem["type"] in ("missing", "extra_forbidden")
-        what = "was written by another version of mexma" if other else "is damaged"
+        what = "is damaged"
+        if sealed and problem["type"] in ("missing", "extra_forbidden"):
+            what, hint = "was written by another version of mexma", "use that version, or make all anew"
         raise MexmaError(f"{path} {what}: `{key}`: {problem['msg']}", hint) from None
 
 
