@@ -15,8 +15,8 @@ _LONGEST = 299
 _WORD = 60
 """Characters that a word of a long message keeps, at least: names stay recognisable."""
 
-_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys or that reorder others, but tabs and line breaks."""
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Characters that a terminal obeys or that reorder others, but tabs and line breaks; and what is none."""
 
 _NO_MEMORY = re.compile(
     r"out of memory|bad_?alloc|(?:n[o']t|unable to|fail\w*(?: to)?) (?:alloc|map segment)|os error 12\b"
@@ -140,7 +140,8 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """Text with control characters as in JSON, ``\\u001b``: a terminal does not obey them then.
+    """Text with control characters as in JSON, ``\\u001b``: a terminal does not obey them then. So is what is
+    no Unicode: bytes of a file's name that are not UTF-8.
 
     Tabs and line breaks stay. So do texts that are right to left, but not what turns others round.
     """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError, require
+from mexma_cli.errors import MexmaError, require, visible
 from mexma_cli.files import whole_file
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def save(figure: Figure, path: Path) -> None:
             dark = "\n".join(["@media (prefers-color-scheme: dark) {", "text { fill: #e4e6ea }", *rules, "}"])
             file.write(_svg(figure).replace("</style>", f"\n{dark}</style>", 1).encode("utf-8"))
         else:
-            figure.savefig(file, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+            _draw(figure, file, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
 
 
 def inline(figure: Figure) -> str:
@@ -96,8 +97,20 @@ def _svg(figure: Figure, **how: Any) -> str:
 
     picture = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "mexma"}):
-        figure.savefig(picture, format="svg", metadata={"Date": None}, **how)
+        _draw(figure, picture, format="svg", metadata={"Date": None}, **how)
     return picture.getvalue()
+
+
+def _draw(figure: Figure, file: IO[Any], **how: Any) -> None:
+    """Draw the figure. Names in it may be no Unicode, have control characters, or letters of any font."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(visible(text.get_text()))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure.savefig(file, **how)
 
 
 def draw_scores(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.dom import minidom
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from mexma_cli.reporting.align_page import draw_alignment
 from mexma_cli.reporting.plot import draw_scores
 
 
-def test_a_title_is_no_formula(tmp_path: Path) -> None:
+def test_a_title_may_be_any_name(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "scores.svg"
-    draw_scores(picture, np.array([1.0, 1.2]), np.array([True, False]), 1.1, r"Scores of $\x$.tsv")
-    assert "Scores of" in picture.read_text(encoding="utf-8")
+    title = "Scores of $\\x$ \x1b[2J \udce9\ufffe \u65e5.tsv"  # no formula, no control characters in XML
+    draw_scores(picture, np.array([1.0, 1.2]), np.array([True, False]), 1.1, title)
+    text = minidom.parse(str(picture)).toxml()
+    assert "Scores of $\\x$ \\u001b[2J \\udce9\\ufffe \u65e5.tsv" in text and not recwarn.list
 
 
 def test_an_alignment_of_a_hundred_thousand_sentences_is_a_small_file(tmp_path: Path) -> None:
