@@ -61,8 +61,7 @@ def command(
       mexma convert fra.emb -o vectors.f32
     """
     from mexma_cli.commands.progress import follow, progress
-    from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
-    from mexma_cli.stages.convert.raw import VectorFile, is_npy
+    from mexma_cli.stages.convert import VectorFile, is_npy, raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.writing import prepare_output
 

@@ -24,7 +24,7 @@ def command(folder: Path) -> None:
     translations hidden in them; FOLDER/README.md names their source. It takes about a minute and downloads
     nothing.
     """
-    from mexma_cli.stages.demo.demo import lay_out
+    from mexma_cli.stages.demo import lay_out
 
     started = time.monotonic()
     for words in lay_out(folder):

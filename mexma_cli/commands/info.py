@@ -12,7 +12,7 @@ from mexma_cli.commands.completion import ENCODER
 from mexma_cli.commands.options import json_option, plugin_option
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.info.info import Info
+    from mexma_cli.stages.info import Info
 
 
 @click.command("info")
@@ -32,7 +32,7 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """
     from mexma_cli.errors import MexmaError
     from mexma_cli.settings.registry import load_plugin
-    from mexma_cli.stages.info.info import inspect
+    from mexma_cli.stages.info import inspect
 
     for plugin in plugins:
         load_plugin(plugin)

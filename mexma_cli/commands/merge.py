@@ -35,7 +35,7 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool, as_json: bo
       mexma merge corpus.*-of-00100.emb -o corpus.emb
       mexma merge news.emb web.emb -o all.emb
     """
-    from mexma_cli.stages.merge.merge import merge_stores
+    from mexma_cli.stages.merge import merge_stores
 
     refuse_inputs([output], stores)
     opened = [open_store(path) for path in stores]

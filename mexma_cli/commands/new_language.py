@@ -19,7 +19,7 @@ FEW = 200
 """Pairs of dev text from which an error of 5 % is known to 3 points."""
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.new_language.new_language import Worth
+    from mexma_cli.stages.new_language import Worth
 
 
 @click.command("new-language")
@@ -48,7 +48,7 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     run = output or Path("runs") / code
 
     from mexma_cli.commands.train import train_recipe
-    from mexma_cli.stages.new_language.new_language import begin, worth
+    from mexma_cli.stages.new_language import begin, worth
     from mexma_cli.stages.train.run_folder import RECIPE
 
     recipe = begin(code, pairs, run, overrides)

@@ -47,7 +47,7 @@ def command(store: Path, run: Path, part: VectorPart, output: Path | None, overw
       mexma project eng.emb --with runs/meat-oracle
       mexma mine fra.meaning.emb eng.meaning.emb -o pairs.tsv
     """
-    from mexma_cli.stages.project.project import project
+    from mexma_cli.stages.project import project
     from mexma_cli.stages.train.decompose import TrainedDecomposer
 
     opened, decomposer = open_store(store), TrainedDecomposer.open(run)

@@ -47,7 +47,7 @@ def command(bitext: Path, output: Path, count: int, around: float | None, langua
     """
     check_inputs([bitext])
     check_outputs([], output, "page", [bitext])
-    from mexma_cli.stages.review.review import review
+    from mexma_cli.stages.review import review
     from mexma_cli.text.writing import prepare_output
 
     prepare_output(output)

@@ -116,7 +116,7 @@ def command(
     check_inputs(inputs)
     if query_prompt is not None and is_store(inputs[0]):
         raise click.UsageError(f"--query-prompt is for a text; {inputs[0]} is embedded already.")
-    from mexma_cli.stages.search.search import hit_lines, search
+    from mexma_cli.stages.search import hit_lines, search
     from mexma_cli.text.writing import only_process, write_chunks
 
     outputs = tsv_outputs(output, inputs, or_json=True)
@@ -149,7 +149,7 @@ def _typed(
         )
     if is_blank(query):
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.search.search import lines_of, nearest_to_sentence
+    from mexma_cli.stages.search import lines_of, nearest_to_sentence
     from mexma_cli.text.writing import write_chunks
 
     outputs = tsv_outputs(output, [path], or_json=True)

@@ -81,9 +81,9 @@ def _shrink(texts: Path) -> None:
     """
     from mexma_cli.commands import demo
     from mexma_cli.knn import tiles
-    from mexma_cli.stages.demo import demo as stage
+    from mexma_cli.stages import demo as stage
     from mexma_cli.stages.embed.embed import embed_file
-    from mexma_cli.stages.project.project import project
+    from mexma_cli.stages.project import project
     from mexma_cli.stages.split import inputs
     from mexma_cli.store import journal
     from mexma_cli.store.writer import EmbeddingWriter

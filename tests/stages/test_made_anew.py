@@ -12,11 +12,11 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.settings.knn import KnnSettings
-from mexma_cli.stages.convert.convert import store_to_raw
+from mexma_cli.stages.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
 from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.score.score import score
-from mexma_cli.stages.search.search import search
+from mexma_cli.stages.search import search
 from mexma_cli.store.embeddings import StorePair
 from tests.stores import make_store
 

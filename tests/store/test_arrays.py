@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError, lines_of
-from mexma_cli.stages.convert.raw import open_npy
+from mexma_cli.stages.convert import open_npy
 from mexma_cli.store.arrays import mapped
 
 HEADERS = {

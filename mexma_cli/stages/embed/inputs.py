@@ -79,7 +79,7 @@ def load_encoder_of(
         MexmaError: The stores are of another encoder.
     """
     from mexma_cli.settings.encoder import EncoderChoice
-    from mexma_cli.stages.convert.convert import RAW_ENCODER
+    from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.store.comparable import check_encoder
 
     made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]

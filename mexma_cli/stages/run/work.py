@@ -224,7 +224,7 @@ def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
 @_work
 def merge(task: Task) -> dict[str, Any]:
     """The pieces of a text as one store."""
-    from mexma_cli.stages.merge.merge import merge_stores
+    from mexma_cli.stages.merge import merge_stores
 
     store = merge_stores([task.store(name) for name in task.unit.inputs], task.output)
     return {"rows": store.rows, "empty": store.manifest.empty, "truncated": store.manifest.truncated}

@@ -18,7 +18,7 @@ from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.settings.load import load, load_any, shipped
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
-from mexma_cli.stages.info.info import inspect
+from mexma_cli.stages.info import inspect
 from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_store_pairs
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.encoder.conftest import change_json

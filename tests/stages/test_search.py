@@ -13,7 +13,7 @@ from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.mine.mine import mine
-from mexma_cli.stages.search.search import hit_lines, nearest, search
+from mexma_cli.stages.search import hit_lines, nearest, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
 from tests.stores import make_store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.new_language.new_language import begin
+from mexma_cli.stages.new_language import begin
 from mexma_cli.text.hashes import fold
 from tests.command import write
 from tests.examples import demo_pairs

@@ -16,7 +16,7 @@ import pytest
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.merge.merge import merge_stores
+from mexma_cli.stages.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import Part, part_path
 from tests.stores import content, embedding_writer, flip
@@ -164,7 +164,7 @@ def test_an_unfinished_store_of_that_name_is_not_lost(parts: list[EmbeddingStore
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mexma_cli.stages.merge.merge import merge_stores
+from mexma_cli.stages.merge import merge_stores
 from mexma_cli.store import folder
 from mexma_cli.store.embeddings import EmbeddingStore
 

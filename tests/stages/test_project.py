@@ -14,8 +14,8 @@ import torch
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import in_work
-from mexma_cli.stages.project import project as stage
-from mexma_cli.stages.project.project import project
+from mexma_cli.stages.project import project
+from mexma_cli.stages import project as stage
 from mexma_cli.stages.train.decompose import DecomposerManifest, TrainedDecomposer
 from mexma_cli.store.comparable import check_encoder
 from mexma_cli.store.embeddings import EmbeddingStore

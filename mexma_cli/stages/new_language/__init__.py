@@ -1,1 +1,0 @@
-"""Sentence pairs of one language to an encoder for it, and what that encoder is worth."""
