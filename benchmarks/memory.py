@@ -34,7 +34,8 @@ from mexma_cli import SentenceEncoder
 from mexma_cli.commands.dry_run import estimated
 from mexma_cli.settings.knn import SearchSettings, bytes_of
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
+from mexma_cli.store.layout import EmbeddingSettings, Source
+from mexma_cli.store.writer import EmbeddingWriter
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.writing import write_chunks
 

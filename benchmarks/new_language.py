@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.xsim import xsim
-from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.lines import read_lines
 
 Pair = tuple[str, str]

@@ -19,7 +19,7 @@ from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.store.reader import EmbeddingStore
+    from mexma_cli.store.embeddings import EmbeddingStore
 
 __version__ = "0.1.0"
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _CLASSES = {
-    "EmbeddingStore": "mexma_cli.store.reader",
+    "EmbeddingStore": "mexma_cli.store.embeddings",
     "SentenceEncoder": "mexma_cli.encoder.encoder",
 }
 """Name -> the module that has it, imported when it is asked for."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mexma_cli.stages.score.score import Scored
     from mexma_cli.stages.split.split import SplitReport
     from mexma_cli.stages.tune.tune import Tuned
-    from mexma_cli.store.reader import EmbeddingStore
+    from mexma_cli.store.embeddings import EmbeddingStore
 
     Name = str | Path
     Text = Name | EmbeddingStore
@@ -199,8 +199,7 @@ def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore
     [1, 1]
     """
     from mexma_cli.knn import exact
-    from mexma_cli.store.comparable import check_comparable
-    from mexma_cli.store.reader import EmbeddingStore
+    from mexma_cli.store.embeddings import EmbeddingStore, check_comparable
 
     if isinstance(source, EmbeddingStore) and isinstance(target, EmbeddingStore):
         check_comparable(source, target)

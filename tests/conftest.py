@@ -278,7 +278,7 @@ def two_threads() -> Iterator[None]:
 @pytest.fixture
 def make_store() -> Callable[..., Path]:
     """Write an embedding store of any vectors: (path, float [N, dim], language, **of the manifest)."""
-    from mexma_cli.store.embeddings import Source
+    from mexma_cli.store.layout import Source
     from tests import stores
 
     def make(path: Path, vectors: np.ndarray, language: str, **other: Any) -> Path:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings, Source
+from mexma_cli.store.writer import EmbeddingWriter
 
 
 def embedding_writer(path: Path, dim: int, lines: int, **other: Any) -> EmbeddingWriter:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -25,13 +27,16 @@ from mexma_cli.files import (
     only_writer,
     read_json,
     stays_inside,
+    temporary_space,
     together,
     whole_file,
     workplace,
     write_json_atomic,
 )
+from mexma_cli.main import cli
 from mexma_cli.store import arrays
 from mexma_cli.store.arrays import ArrayWriter, new_mapped
+from mexma_cli.store.shard import OpenShard
 from tests.stores import full_disk
 
 
@@ -453,3 +458,47 @@ def test_a_workplace_that_another_has_just_made_stays(tmp_path: Path) -> None:
     with workplace(tmp_path / "a.txt"):
         pass
     assert not folder.exists()
+
+
+MESSAGE = (
+    f"error: no space left for temporary files in {tempfile.gettempdir()}\nhint: free some space there, or"
+)
+
+
+def run(*words: str | Path, stdin: str | None = None) -> str:
+    done = CliRunner().invoke(cli, ["-q", *map(str, words)], stdin)
+    assert done.exit_code == 1, done.output
+    return done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize(("file", "words"), [("input", ("mine", __file__, "-")), ("source", ("score", "-"))])
+def test_what_comes_through_a_pipe(
+    file: str, words: tuple[str, ...], sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.TemporaryDirectory.__init__
+
+    def full(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        Path(self.name, file).symlink_to("/dev/full")
+
+    monkeypatch.setattr(tempfile.TemporaryDirectory, "__init__", full)
+    pairs = "".join(f"{one}\t{other}\n" for one, other in zip(*sentences.values(), strict=True))
+    assert run(*words, stdin=pairs).startswith(MESSAGE)
+
+
+def test_vectors_of_a_text_that_is_mined(
+    tmp_path: Path, sentences: dict[str, list[str]], tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, lines in sentences.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    monkeypatch.setattr(OpenShard, "write", full_disk)
+    said = run("mine", tmp_path / "fra", tmp_path / "eng", "--model", tiny_encoder, "--device", "cpu")
+    assert said.startswith(MESSAGE) and "is kept" not in said, said
+
+
+def test_errors_other_than_a_full_disk_stay_what_they_are() -> None:
+    for error in (MexmaError("no"), OSError(errno.EACCES, "no")):
+        with pytest.raises(type(error)) as raised, temporary_space():
+            raise error
+        assert raised.value is error

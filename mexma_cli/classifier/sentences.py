@@ -12,8 +12,8 @@ from anyascii import anyascii
 
 from mexma_cli.classifier.ragged import Ragged, RaggedSpool
 from mexma_cli.store.spool import Spool
+from mexma_cli.text.characters import KATAKANA, SIGN
 from mexma_cli.text.numbers import numbers
-from mexma_cli.text.unspaced import KATAKANA, SIGN
 
 MARKS = {
     "question": "?\uff1f\u061f\u037e",

@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.classifier.ragged import Ragged, RaggedSpool
 from mexma_cli.store.spool import Spool
-from mexma_cli.text.unspaced import SIGN
+from mexma_cli.text.characters import SIGN
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """N words to vectors, float32 [N, dim]."""

@@ -15,7 +15,7 @@ from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import OTHER_FORMATS
+from mexma_cli.text.lines import OTHER_FORMATS
 
 log = logging.getLogger(__name__)
 

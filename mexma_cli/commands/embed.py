@@ -30,7 +30,7 @@ from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
     from tqdm import tqdm

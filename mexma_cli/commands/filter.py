@@ -80,7 +80,7 @@ def command(
     check_inputs(bitext)
     from mexma_cli.commands.progress import progress
     from mexma_cli.formats.bitext import format_of, formats, outputs_of
-    from mexma_cli.formats.tags import as_codes
+    from mexma_cli.formats.tmx import as_codes
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
     from mexma_cli.text.writing import prepare_output
 

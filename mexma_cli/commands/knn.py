@@ -23,7 +23,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.settings.knn import KnnSettings
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.settings.encoder import EncoderChoice

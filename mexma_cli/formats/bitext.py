@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import LINE_LIMIT, Member, lines_of, read_pieces
-from mexma_cli.text.names import OTHER_FORMATS, label_of
+from mexma_cli.text.lines import LINE_LIMIT, OTHER_FORMATS, Member, label_of, lines_of, read_pieces
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk

@@ -7,10 +7,9 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.headers import columns_of
+from mexma_cli.formats.tsv import columns_of
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import read_lines
-from mexma_cli.text.names import document_id, label_of
+from mexma_cli.text.lines import document_id, label_of, read_lines
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mexma_cli.errors import MexmaError, require
+from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import (
     AlignedPair,
     Bitext,
@@ -23,7 +24,6 @@ from mexma_cli.formats.bitext import (
     typed,
 )
 from mexma_cli.text.compression import check_ratio
-from mexma_cli.text.temporary import temporary_space
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk

@@ -1,4 +1,4 @@
-"""Vectors from and to other tools."""
+"""Vectors from and to other tools: LASER's files, the numbers row after row and nothing else, and NumPy's."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ from mexma_cli.files import whole_file
 from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.settings.embed import StoreType
 from mexma_cli.store.arrays import load_array
-from mexma_cli.store.comparable import RAW_FINGERPRINT
-from mexma_cli.store.embeddings import (
-    EmbeddingSettings,
-    EmbeddingStore,
-    EmbeddingWriter,
-    Source,
-    made_already,
-)
-from mexma_cli.text.lines import read_again, scan, spooled
-from mexma_cli.text.names import label_of
+from mexma_cli.store.embeddings import RAW_FINGERPRINT, EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings, Source
+from mexma_cli.store.writer import EmbeddingWriter, made_already
+from mexma_cli.text.lines import label_of, read_again, scan, spooled
 
 RAW_ENCODER = "unknown (raw vectors)"
 _BLOCK = 1 << 13

@@ -32,7 +32,7 @@ from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
-from mexma_cli.text.hashes import fold, pair_hash
+from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier
 from mexma_cli.text.rules import PairRules
 

@@ -9,13 +9,9 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import resolved
 from mexma_cli.stages.train.decompose import TrainedDecomposer, VectorPart
-from mexma_cli.store.embeddings import (
-    ROWS_PER_SHARD,
-    EmbeddingSettings,
-    EmbeddingStore,
-    EmbeddingWriter,
-    made_already,
-)
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings
+from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
 
 _BLOCK_BYTES = 16 << 20
 

@@ -15,7 +15,7 @@ from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Pair, open_pairs
 from mexma_cli.languages import UNSTATED
 from mexma_cli.languages import name as name_of
 from mexma_cli.reporting.templates import write_page
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 
 class Shown(NamedTuple):

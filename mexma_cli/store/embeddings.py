@@ -7,17 +7,195 @@ finished it lies in ``NAME.emb.partial/``, with a ``progress.json`` beside it in
 
 from __future__ import annotations
 
-from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Source
-from mexma_cli.store.reader import EmbeddingStore, StorePair
-from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
+import bisect
+import logging
+from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = [
-    "ROWS_PER_SHARD",
-    "EmbeddingManifest",
-    "EmbeddingSettings",
-    "EmbeddingStore",
-    "EmbeddingWriter",
-    "Source",
-    "StorePair",
-    "made_already",
-]
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST
+from mexma_cli.store.arrays import as_vectors, file_type, mapped, rows_of
+from mexma_cli.store.folder import Folder
+from mexma_cli.store.layout import (
+    AGAIN,
+    FORMAT_VERSION,
+    NAMES,
+    EmbeddingManifest,
+    EmbeddingSettings,
+    check_shard,
+    files_of,
+)
+from mexma_cli.store.shard import read_lines, read_rows
+
+log = logging.getLogger(__name__)
+RAW_FINGERPRINT = "unknown"
+"""Encoder fingerprint of a store that was made from raw vectors."""
+_ADVICE = "embed both texts with the same --model, --pooling, --max-tokens and --dim"
+_RAW_ADVICE = "vectors from `mexma convert` can be compared with others from there, and with no text"
+
+
+class EmbeddingStore(Folder[EmbeddingManifest]):
+    """A finished store, read in constant memory: `mexma embed` writes them, `open` opens them.
+
+    >>> from mexma_cli import EmbeddingStore
+    >>> store = EmbeddingStore.open("spa.emb")  # from: mexma embed examples/spa-eng/spa.txt -o spa.emb
+    >>> store.vectors(0, 2).shape
+    (2, 320)
+    >>> next(store.sentences())
+    'Durante algunos meses, ella casi no salió de su cuarto.'
+    """
+
+    model, version = EmbeddingManifest, FORMAT_VERSION
+    what, ending, names = "embedding store", ".emb", NAMES
+    made_by, again = "`mexma embed` makes one of a text", AGAIN
+
+    def __init__(self, path: Path, manifest: EmbeddingManifest) -> None:
+        super().__init__(path, manifest)
+        self.rows = manifest.rows
+        self.dim = manifest.dim
+        self._offsets = [shard.offset for shard in manifest.shards]
+        self._checked: set[int] = set()
+
+    def __repr__(self) -> str:
+        shape = f"{self.rows} rows of {self.dim}"
+        return f"EmbeddingStore({str(self.path)!r}, {shape}, {self.manifest.language})"
+
+    @classmethod
+    def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:
+        return {file.name: file.checksum for shard in manifest.shards for file in files_of(shard)}
+
+    def vectors(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop` as stored, float32 [stop - start, dim]."""
+        assert 0 <= start <= stop <= self.rows, (start, stop, self.rows)
+        out = np.empty((stop - start, self.dim), dtype=np.float32)
+        at = start
+        while at < stop:
+            index = bisect.bisect_right(self._offsets, at) - 1
+            shard = self.manifest.shards[index]
+            first = at - shard.offset
+            last = min(stop - shard.offset, shard.rows)
+            out[at - start : at - start + last - first] = self._read(index, first, last)
+            at += last - first
+        return out
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows in the order asked for, float32 [n, dim]; read one by one, so in constant memory.
+
+        Args:
+            rows: int64 [n], repeated or not.
+        """
+        assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows, self.rows
+        files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
+        for index in np.unique(np.searchsorted(self._offsets, rows, side="right") - 1).tolist():
+            self._check(index)
+        return read_rows(files, rows, EmbeddingSettings.of(self.manifest))
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """All vectors in order, float32 [at most `rows`, dim] at a time."""
+        for start in range(0, self.rows, rows):
+            yield self.vectors(start, min(start + rows, self.rows))
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether the store holds the sentences too (one made from raw vectors may not)."""
+        return all(shard.lines is not None for shard in self.manifest.shards)
+
+    def sentences(self) -> Iterator[str]:
+        """The sentences, row by row.
+
+        Raises:
+            MexmaError: The store has vectors only, or a sentence file is damaged.
+        """
+        if not self.has_sentences:
+            raise MexmaError(f"{self.path} holds vectors without their sentences", "name the text file too")
+        for shard in self.manifest.shards:
+            assert shard.lines is not None
+            self.check_file(shard.lines.name, shard.lines.checksum)
+            yield from read_lines(self.path, shard)
+
+    def check_sizes(self) -> None:
+        manifest = self.manifest
+        rows = 0
+        for shard in manifest.shards:
+            if shard.offset != rows:
+                raise MexmaError(
+                    f"{self.path / MANIFEST} is damaged: the shards do not follow one another", AGAIN
+                )
+            rows += shard.rows
+            check_shard(self.path, shard, manifest.dtype, manifest.dim)
+        if rows != manifest.rows:
+            raise MexmaError(
+                f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said", AGAIN
+            )
+
+    def _read(self, index: int, first: int, last: int) -> np.ndarray:
+        """Some rows of a shard."""
+        self._check(index)
+        path, manifest = self.path / self.manifest.shards[index].vectors.name, self.manifest
+        return as_vectors(rows_of(path, *file_type(manifest.dtype, self.dim), (first, last), AGAIN))
+
+    def _check(self, index: int) -> None:
+        """Before a shard's vectors are read for the first time, see that they are what was written."""
+        if index not in self._checked:
+            shard = self.manifest.shards[index]
+            self.check_file(shard.vectors.name, shard.vectors.checksum)
+            kind, width = file_type(self.manifest.dtype, self.dim)
+            shape = (shard.rows,) if width is None else (shard.rows, width)
+            mapped(self.path / shard.vectors.name, shape, kind, AGAIN)
+            self._checked.add(index)
+
+
+StorePair = tuple[EmbeddingStore, EmbeddingStore]
+"""Source and target."""
+
+
+def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts: bool = False) -> None:
+    """Refuse stores whose vectors do not live in one space.
+
+    Args:
+        any_prompts: They may have been embedded with different prompts, as queries and passages.
+
+    Raises:
+        MexmaError: naming both dimensions, both encoders or both prompts.
+    """
+    if source.manifest.encoder == target.manifest.encoder and source.dim != target.dim:
+        raise _of_other_dimensions(source, target)
+    check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
+    if source.dim != target.dim:
+        raise _of_other_dimensions(source, target)
+    if source.manifest.prefix != target.manifest.prefix and not any_prompts:
+        said = [f"{store.manifest.prefix!r} for {store.path}" for store in (source, target)]
+        raise MexmaError(
+            f"different prompts: {', '.join(said)}",
+            "embed both texts with the same --prompt; `mexma search` takes queries and passages",
+        )
+    if source.manifest.clean != target.manifest.clean:
+        both = (source, target) if source.manifest.clean else (target, source)
+        log.warning(
+            "%s was embedded with --clean and %s was not: translations may be further apart",
+            *(store.path for store in both),
+        )
+
+
+def _of_other_dimensions(source: EmbeddingStore, target: EmbeddingStore) -> MexmaError:
+    return MexmaError(
+        f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+    )
+
+
+def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: str) -> None:
+    """Refuse a store whose vectors are not from the encoder that made, or is about to make, `other`.
+
+    Raises:
+        MexmaError: naming both encoders, and their fingerprints where the names are equal.
+    """
+    manifest = store.manifest
+    if manifest.fingerprint == fingerprint:
+        return
+    names = (manifest.encoder, encoder)
+    if names[0] == names[1]:
+        names = (f"{names[0]} ({manifest.fingerprint[:12]})", f"{names[1]} ({fingerprint[:12]})")
+    advice = _RAW_ADVICE if RAW_FINGERPRINT in (manifest.fingerprint, fingerprint) else _ADVICE
+    raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", advice)

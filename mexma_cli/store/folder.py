@@ -25,7 +25,7 @@ from mexma_cli.files import (
     write_json_atomic,
 )
 from mexma_cli.store.arrays import check_content
-from mexma_cli.text.names import OTHER_FORMATS
+from mexma_cli.text.lines import OTHER_FORMATS
 
 
 class Frozen(BaseModel):

@@ -20,9 +20,8 @@ from pydantic_core import PydanticCustomError
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import WORK, check_own, fingerprint, remove
 from mexma_cli.settings.embed import StoreType
-from mexma_cli.store.arrays import check_is_file, file_size
+from mexma_cli.store.arrays import check_is_file, file_size, file_type
 from mexma_cli.store.folder import File, FolderManifest, Frozen
-from mexma_cli.store.quantised import file_type
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""

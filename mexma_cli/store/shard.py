@@ -14,10 +14,9 @@ import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import fsync_file, whole_file
-from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
+from mexma_cli.store.arrays import ArrayWriter, as_vectors, check_content, cut_short, file_size, file_type
 from mexma_cli.store.folder import File
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, Shard, lines_name, vectors_name
-from mexma_cli.store.quantised import as_vectors, file_type
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
 from mexma_cli.text.lines import is_blank
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.text.temporary import temporary_space
+from mexma_cli.files import temporary_space
 
 BUFFER = 16 << 20
 """Bytes of records that a table has in memory; four times that while it sorts them."""

@@ -27,7 +27,8 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.store.arrays import check_content
+from mexma_cli.store.arrays import as_stored, check_content, fits
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
@@ -40,8 +41,6 @@ from mexma_cli.store.layout import (
     files_of,
     sweep,
 )
-from mexma_cli.store.quantised import as_stored, fits
-from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import re
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +16,6 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.settings.rules import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
-from mexma_cli.text.fasttext_file import check_sizes
 
 SHORT = 20
 """Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
@@ -23,6 +24,19 @@ SURE = 0.5
 _LONGEST = 4000
 """Characters of a document that are looked at, and of a line."""
 _SPACES = re.compile(r"\s+")
+# Codes of several languages, and what models mean by them; then heliport's varieties.
+_MEANT = """
+ar:arb ara:arb az:azj aze:azj cmn:zho et:est fa:pes fas:pes fil:tgl gn:grn gug:grn hbs:srp ku:kmr lav:lvs
+lv:lvs mg:plt mlg:plt mn:khk mon:khk ms:zsm msa:zsm ne:npi nep:npi no:nob nor:nob om:gaz or:ory ori:ory
+orm:gaz ps:pbt pus:pbt qu:quy que:quy sh:srp sq:als sqi:als sr:srp sw:swh swa:swh tl:tgl uz:uzn uzb:uzn
+yi:ydd yid:ydd zh:zho hbsbos:bos hbshrv:hrv hbssrp:srp msaind:ind msazsm:zsm msamin:min msamalay:zsm
+estvro:vro undhtml:und
+"""
+_CODES = dict(pair.split(":") for pair in _MEANT.split())
+_MAGIC, _VERSIONS, _SUPERVISED, _LOSSES = 793712314, (11, 12), 3, range(1, 5)
+_LONGEST_NGRAM = 1000  # letters of an n-gram
+_CENTROIDS = 256
+_ALL = -1  # in place of how many n-grams were kept, where none was dropped
 
 
 class Guess(NamedTuple):
@@ -198,17 +212,6 @@ def iso3(label: str) -> str:
         return base
 
 
-# Codes of several languages, and what models mean by them; then heliport's varieties.
-_MEANT = """
-ar:arb ara:arb az:azj aze:azj cmn:zho et:est fa:pes fas:pes fil:tgl gn:grn gug:grn hbs:srp ku:kmr lav:lvs
-lv:lvs mg:plt mlg:plt mn:khk mon:khk ms:zsm msa:zsm ne:npi nep:npi no:nob nor:nob om:gaz or:ory ori:ory
-orm:gaz ps:pbt pus:pbt qu:quy que:quy sh:srp sq:als sqi:als sr:srp sw:swh swa:swh tl:tgl uz:uzn uzb:uzn
-yi:ydd yid:ydd zh:zho hbsbos:bos hbshrv:hrv hbssrp:srp msaind:ind msazsm:zsm msamin:min msamalay:zsm
-estvro:vro undhtml:und
-"""
-_CODES = dict(pair.split(":") for pair in _MEANT.split())
-
-
 @lru_cache(maxsize=1)
 def _groups() -> list[tuple[frozenset[str], str]]:
     rows = Path(__file__).with_name("kindred.tsv").read_text(encoding="utf-8").splitlines()
@@ -302,3 +305,103 @@ def _scripts() -> dict[str, list[str]]:
         base, _, script = code.partition("_")
         found.setdefault(base, []).append(script)
     return found
+
+
+class _File:
+    """A file that is read piece by piece."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content, self.at = content, 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self.content) - self.at
+
+    def skip(self, size: int) -> int:
+        """Go on behind the next `size` bytes; where they begin."""
+        if not 0 <= size <= self.left:
+            raise ValueError(f"it states sizes of {size:,} bytes where {self.left:,} are left")
+        self.at += size
+        return self.at - size
+
+    def read(self, form: str) -> tuple[int, ...]:
+        """The next numbers, in a form of `struct`."""
+        return struct.unpack_from(f"<{form}", self.content, self.skip(struct.calcsize(f"<{form}")))
+
+    def entry(self) -> int:
+        """The kind of the dictionary's next entry: 0 a word, 1 a label."""
+        end = self.content.find(b"\0", self.at)
+        self.skip(end + 1 - self.at if end >= 0 else -1)
+        return self.read("qb")[1]
+
+
+def check_sizes(path: Path) -> None:
+    """Refuse a model whose counts are not those of its file.
+
+    Raises:
+        MexmaError: It is one, or no model that tells languages.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _walk(_File(content))
+    except ValueError as error:  # also of an empty file, which cannot be mapped
+        raise MexmaError(
+            f"{path} is no fastText model: {error}", "is it whole? --lid-model names one, such as lid.176.bin"
+        ) from None
+
+
+def _walk(file: _File) -> None:
+    magic, version = file.read("ii")
+    if magic != _MAGIC or version not in _VERSIONS:
+        raise ValueError("it has wrong file format")
+    dim, *_, loss, kind, bucket, shortest, longest, _ = file.read("12i")
+    file.skip(8)
+    if kind != _SUPERVISED or loss not in _LOSSES:
+        raise ValueError("it is of a kind that labels no text")
+    if dim < 1 or bucket < 0 or not (0 <= shortest <= _LONGEST_NGRAM and 0 <= longest <= _LONGEST_NGRAM):
+        raise ValueError("a size of its n-grams is out of range")
+    entries, words, labels, _, kept = file.read("iiiqq")
+    if min(words, labels - 1) < 0 or words + labels != entries or entries > file.left:
+        raise ValueError(f"its dictionary states {words:,} words and {labels:,} labels")
+    if [file.entry() for _ in range(entries)] != [0] * words + [1] * labels:
+        raise ValueError("words and labels of its dictionary are mixed up")
+    rows = words + bucket
+    if kept != _ALL:
+        place = file.skip(8 * kept)
+        own = np.frombuffer(file.content[place : file.at], "<i4")[1::2]
+        if own.min(initial=0) < 0 or own.max(initial=-1) >= kept:
+            raise ValueError("an n-gram has no row")
+        rows = words + kept
+    packed = _matrix(file, rows, dim, bool(file.read("?")[0]))
+    _matrix(file, labels, dim, bool(file.read("?")[0]) and packed)
+    if file.left:
+        raise ValueError(f"{file.left:,} bytes too many")
+
+
+def _matrix(file: _File, rows: int, dim: int, packed: bool) -> bool:
+    """Go on behind a matrix of so many rows; whether it is product quantised (`packed`)."""
+    with_norms = packed and bool(file.read("?")[0])
+    found, width = file.read("qq")
+    if (found, width) != (rows, dim):
+        raise ValueError(f"a matrix of {found:,} rows of {width:,} in place of {rows:,} of {dim:,}")
+    if not packed:
+        file.skip(4 * found * width)
+        return False
+    (codes,) = file.read("i")
+    file.skip(codes)
+    if codes != found * _quantiser(file, dim):
+        raise ValueError(f"{codes:,} codes of {found:,} rows")
+    if with_norms:
+        file.skip(found)
+        _quantiser(file, 1)
+    return True
+
+
+def _quantiser(file: _File, dim: int) -> int:
+    """Go on behind a product quantiser; how many parts a row has."""
+    width, parts, part, last = file.read("4i")
+    if width != dim or part < 1 or (parts, last) != (-(-dim // part), dim % part or part):
+        raise ValueError(f"a quantiser of {parts:,} parts of {part:,} for rows of {dim:,}")
+    file.skip(4 * width * _CENTROIDS)
+    return parts

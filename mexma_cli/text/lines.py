@@ -28,16 +28,21 @@ import xxhash
 from xopen import xopen
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import temporary_space
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import decompressed, found_in, named
-from mexma_cli.text.encodings import in_utf8
 from mexma_cli.text.kinds import sentences_only
-from mexma_cli.text.names import label_of
-from mexma_cli.text.temporary import temporary_space
+from mexma_cli.text.normalise import normal_form
+from mexma_cli.text.pages import in_utf8
 
+OTHER_FORMATS = frozenset({
+    ".7z", ".arrow", ".br", ".csv", ".db", ".docx", ".emb", ".feather", ".h5", ".hdf5", ".html",
+    ".json", ".knn", ".lz4", ".lzma", ".npy", ".npz", ".ods", ".parquet", ".pdf", ".pickle", ".pkl",
+    ".pt", ".rar", ".safetensors", ".sqlite", ".tar", ".tgz", ".xls", ".xlsx", ".xml", ".zip",
+})  # fmt: skip
+"""Endings of files that are neither text nor raw vectors: what is named so is opened by other programs."""
 LINE_LIMIT = 1 << 20
 """Longest line in bytes; a file with a longer one is no list of sentences."""
-
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _HINT = "a text's encoding, such as gb18030, is stated by --encoding; vectors are read by `mexma convert`"
@@ -48,6 +53,19 @@ _ZIP = b"PK\x03\x04"
 # What zipfile raises for damaged archives.
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
 _BLANK = re.compile(f"[{INVISIBLE}]*")
+
+
+def label_of(path: object) -> str:
+    """The name of an input in messages; `-` is stdin."""
+    return "stdin" if str(path) == "-" else str(path)
+
+
+def document_id(name: str) -> str:
+    """A file's name, or an id that was given, as the id of a document.
+
+    It is in NFC, so that a name is the same on every system, and what is no Unicode is written as an escape.
+    """
+    return normal_form("NFC", name.encode("utf-8", "backslashreplace").decode())
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Web pages as HTTP and HTML hold them: unpacked, and decoded as browsers decode them.
+"""Web pages as HTTP and HTML hold them, unpacked and decoded as browsers do; and texts in UTF-16, or in an
+encoding that the user states, as UTF-8.
 
 Names of encodings are those of the Encoding Standard (https://encoding.spec.whatwg.org), in which iso-8859-1
 and ascii are names of windows-1252.
@@ -7,11 +8,16 @@ and ascii are names of windows-1252.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 import zstandard
+
+from mexma_cli.errors import MexmaError
 
 _LABELS = {
     "sloppy-windows-1252": "ansi_x3.4-1968 ascii cp1252 cp819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
@@ -73,6 +79,10 @@ _NOT_WESTERN = frozenset(
 """Languages in Latin letters that windows-1252 has not, or that are often written in another encoding."""
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?(?:\n|\Z)")
 _LINE_END = re.compile(rb"\r?\n|\r?$")
+STATED = "MEXMA_ENCODING"
+"""The variable of the environment in which processes find the encoding that --encoding states."""
+_SEEN = 4096
+"""Bytes by which UTF-16 is known."""
 
 
 @lru_cache(maxsize=1024)
@@ -256,3 +266,59 @@ def _from_brotli(body: bytes, limit: int) -> bytes | None:
     except brotli.error:
         pass
     return found[:limit] or (body if _utf8(body) is not None else None)
+
+
+def in_utf8(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """A text in UTF-8: as it is, or decoded if it is UTF-16, with a byte order mark or without, or in the
+    encoding that the user states.
+
+    Raises:
+        MexmaError: It is not in that encoding, or there is no encoding of that name.
+    """
+    pieces = iter(pieces)
+    first = next(pieces, b"")
+    codec = encoding_of(first)
+    while codec and first.isascii() and first.decode(codec, "replace").encode("utf-8", "replace") == first:
+        yield first  # it says nothing yet
+        first = next(pieces, b"")
+        if not first:
+            return
+    if codec is None or is_utf8(first, codec):
+        yield from chain([first], pieces)
+        return
+    decoder = codecs.getincrementaldecoder(codec)()
+    try:
+        for piece in chain([first], pieces):
+            yield decoder.decode(piece).removeprefix("\ufeff").encode("utf-8")
+        yield decoder.decode(b"", True).encode("utf-8")
+    except UnicodeError as error:
+        raise MexmaError(
+            f"{where} is not in {codec}: {error}", "state the right one with --encoding"
+        ) from None
+
+
+def encoding_of(start: bytes) -> str | None:
+    """The codec of a text by its first bytes and by what the user states; None for UTF-8."""
+    for mark, codec in _MARKS:
+        if start.startswith(mark):
+            return None if codec == "utf-8" else codec
+    seen = b"" if len(start) % 2 and len(start) < _SEEN else start[: min(len(start), _SEEN) // 2 * 2]
+    for codec, zeros, others in (("utf-16-le", seen[1::2], seen[::2]), ("utf-16-be", seen[::2], seen[1::2])):
+        if 8 * zeros.count(0) > len(zeros) and not others.count(0) and _is_text(seen, codec):
+            return codec
+    stated = os.environ.get(STATED)
+    if not stated:
+        return None
+    found = codec_of(stated)
+    if found is None:
+        raise MexmaError(f"no encoding is known that is called {stated!r}", "such as windows-1252 or gb18030")
+    return None if found == "utf-8" or found.startswith("utf-16") else found
+
+
+def _is_text(seen: bytes, codec: str) -> bool:
+    """Whether bytes are text in UTF-16, without a character that no text has."""
+    try:
+        text = codecs.getincrementaldecoder(codec)().decode(seen)
+    except UnicodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)

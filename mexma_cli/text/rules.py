@@ -27,12 +27,10 @@ from mexma_cli.text.characters import (
     SYMBOL,
     Characters,
 )
-from mexma_cli.text.copies import copy_reason
-from mexma_cli.text.hashes import fold
+from mexma_cli.text.duplicates import copy_reason, fold
 from mexma_cli.text.lines import is_blank
-from mexma_cli.text.markup import MARKUP
 from mexma_cli.text.numbers import shared_numbers
-from mexma_cli.text.repair import is_mojibake, may_be_mojibake
+from mexma_cli.text.repair import MARKUP, is_mojibake, may_be_mojibake
 
 Limits = Mapping[str, float]
 """The rules that are on, by name, with their limits."""

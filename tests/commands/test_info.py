@@ -13,8 +13,8 @@ import pytest
 from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.store.embeddings import Source
 from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.layout import Source
 from mexma_cli.store.pairs import TokenisedPairsWriter
 from tests.command import fails, ok, run
 from tests.stores import embedding_writer, flip

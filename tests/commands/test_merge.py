@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.store.embeddings import EmbeddingStore, Source
-from mexma_cli.store.layout import Part, part_path
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Part, Source, part_path
 from tests.command import fails, ok, run
 from tests.stores import flip, make_store
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, PlainPair, RawText, open_pairs
 from mexma_cli.formats.tmx import Tmx, bcp47
-from mexma_cli.text.encodings import STATED
 from mexma_cli.text.lines import LINE_LIMIT
+from mexma_cli.text.pages import STATED
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 LANGUAGES = ("fra_Latn", "zho_Hant")

@@ -17,8 +17,8 @@ import pytest
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.merge import merge_stores
-from mexma_cli.store.embeddings import EmbeddingStore, Source
-from mexma_cli.store.layout import Part, part_path
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Part, Source, part_path
 from tests.stores import content, embedding_writer, flip
 
 ROWS, DIM, OF = 41, 8, 4

@@ -9,7 +9,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.new_language import begin
-from mexma_cli.text.hashes import fold
+from mexma_cli.text.duplicates import fold
 from tests.command import write
 from tests.examples import demo_pairs
 

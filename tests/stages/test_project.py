@@ -14,11 +14,10 @@ import torch
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import in_work
-from mexma_cli.stages.project import project
 from mexma_cli.stages import project as stage
+from mexma_cli.stages.project import project
 from mexma_cli.stages.train.decompose import DecomposerManifest, TrainedDecomposer
-from mexma_cli.store.comparable import check_encoder
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from tests.stores import embedding_writer
 
 DIM, ROWS = 5, 31

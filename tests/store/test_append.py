@@ -13,7 +13,8 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays, shard
-from mexma_cli.store.embeddings import EmbeddingStore, Source
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Source
 from tests.processes import Program
 from tests.stores import content, embedding_writer, flip, full_disk
 

@@ -14,9 +14,10 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays
-from mexma_cli.store.arrays import unverified
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-from mexma_cli.store.quantised import as_stored, as_vectors
+from mexma_cli.store.arrays import as_stored, as_vectors, unverified
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import Source
+from mexma_cli.store.writer import EmbeddingWriter
 from tests.stores import content, embedding_writer, flip, full_disk
 
 ROWS, DIM, SHARD = 23, 8, 5

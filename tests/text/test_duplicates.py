@@ -1,12 +1,18 @@
-"""Equal lines are found, in bounded memory, and the same ones when a run is done again."""
+"""Equal and nearly equal sentences and copies are found, the same ones when a run is done again."""
 
 from __future__ import annotations
 
+import gzip
+import random
+import string
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.text.duplicates import Seen
+from mexma_cli.text.duplicates import RUN, Seen, Signatures, bands_of, copy_reason, fold, folded, pair_hash
 
 texts = st.lists(st.text("ab ", max_size=3), max_size=60)
 
@@ -45,3 +51,94 @@ def test_empty_chunks_and_empty_lines() -> None:
     seen = Seen(2)
     assert seen.first_rows([], 0).tolist() == []
     assert seen.first_rows(["", "é", "", "é"], 0).tolist() == [0, 1, 0, 1]
+
+
+def test_of_a_line_of_megabytes_the_beginning_is_compared() -> None:
+    start = " ".join(map(str, range(20_000)))
+    bands = Signatures(0.8).bands([start + "a" * (2 << 20), start + "b" * (2 << 20), start[::-1]])
+    assert np.array_equal(bands[0], bands[1]) and not (bands[0] == bands[2]).any()
+
+
+def test_as_many_pairs_share_a_band_as_their_similarities_say() -> None:
+    rng, pairs, similarities = random.Random(1), [], []
+    for _ in range(600):
+        one = "".join(rng.choices(string.ascii_lowercase, k=100))
+        places = {rng.randrange(100) for _ in range(rng.randint(0, 5))}
+        other = "".join(letter.upper() + "_" if at in places else letter for at, letter in enumerate(one))
+        pairs.append((one, other))
+        first, second = (
+            {text[at : at + RUN] for at in range(len(text) - RUN + 1)} for text in (one, other.lower())
+        )
+        similarities.append(len(first & second) / len(first | second))
+    count, size = bands_of(0.8)
+    expected = 1 - (1 - np.array(similarities) ** size) ** count
+    signatures = Signatures(0.8)
+    one, other = (signatures.bands(side) for side in zip(*pairs, strict=True))
+    found = (one == other).any(axis=1)
+    assert one.shape == (600, count)
+    for half in (expected < 0.5, expected >= 0.5):
+        assert half.sum() > 100
+        error = np.sqrt((expected * (1 - expected))[half].sum())
+        assert abs(found[half].sum() - expected[half].sum()) < 4 * error
+
+
+def test_lines_and_columns_are_excluded() -> None:
+    hashes = folded(["12\tA sentence.\tanother", "", " \t "])
+    assert hashes == {fold("12 a sentence. ANOTHER"), fold("12"), fold("a  sentence."), fold("another")}
+
+
+def test_a_pair_has_an_order_and_a_seed() -> None:
+    assert pair_hash("a", "b") == pair_hash("a", "b")
+    assert len({pair_hash("a", "b"), pair_hash("b", "a"), pair_hash("a", "b", seed=1)}) == 3
+
+
+def test_case_spaces_punctuation_and_encoding_make_no_other_sentence() -> None:
+    assert fold("Hola. A todos!") == fold("hola a\u00a0 todos")
+    assert fold("It's 5 % more") == fold("its 5 more")
+    assert fold("Caf\u00e9") == fold("cafe\u0301") == fold("\ufeffca\u00adf\u200be\u0301") == fold("ＣＡＦÉ")
+    for one, other in [("5 more", "6 more"), ("नमस्ते", "नमसत"), ("!", "?"), ("a", "b"), ("é", "e")]:
+        assert fold(one) != fold(other)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("The same words.", "The same words.", "identical"),
+        (" The same words. ", "The same words.", "identical"),
+        ("Version 1.2 (2019)", "VERSION 2.0 [2024]", "near-identical"),
+        ("Straße", "STRASSE!", "near-identical"),
+        ("ﬁne ｗｏｒｄｓ", "fine words", "near-identical"),
+        ("12:30", "8.45", "near-identical"),
+        ("मुंबई २०१९", "मुंबई २०२०", "near-identical"),
+        (
+            "The committee met in Geneva on Monday to discuss the annual report.",
+            "The committee met in Geneva on Mondays, to discuss the annual report",
+            "near-identical",
+        ),
+        (
+            "The committee met in Geneva on Monday to discuss the annual report.",
+            "The commission met in Geneva on Friday to discuss the annual budget.",
+            None,
+        ),
+        ("Le chat dort.", "The cat is asleep.", None),
+        ("Ja", "Da", None),
+        ("a", "b", None),
+        ("O presidente chegou hoje a Madrid.", "El presidente llegó hoy a Madrid.", None),
+        ("猫は寝ている。", "猫在睡觉。", None),
+        ("Not empty", "123", None),
+    ],
+)
+def test_reasons(source: str, target: str, reason: str | None) -> None:
+    assert copy_reason(source, target) == copy_reason(target, source) == reason
+
+
+@pytest.mark.parametrize(("pair", "share"), [("fra_Latn eng_Latn", 0.002), ("spa_Latn por_Latn", 0.002)])
+def test_translations_are_no_copies(shared: Path, pair: str, share: float) -> None:
+    """Translated news: headlines made of names may go, nothing else."""
+    folder = shared / "data" / "ntrex128"
+    sides = [
+        gzip.decompress((folder / f"{n}.txt.gz").read_bytes()).decode().splitlines() for n in pair.split()
+    ]
+    reasons = [copy_reason(*both) for both in zip(*sides, strict=True)]
+    assert len(reasons) > 1000 and sum(r is not None for r in reasons) <= share * len(reasons)
+    assert all(copy_reason(line, line) == "identical" for line in sides[0][:50])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.hashes import fold
+from mexma_cli.text.duplicates import fold
 from mexma_cli.text.rules import (
     CODES,
     NAMES,

@@ -12,7 +12,7 @@ import numpy as np
 from anyascii import anyascii
 from tokenizers import Tokenizer, pre_tokenizers
 
-from mexma_cli.text.unspaced import is_unspaced, simplified
+from mexma_cli.text.characters import is_unspaced, simplified
 
 WORD_START = pre_tokenizers.Metaspace().replacement
 """Stands before the first token of a word in a Unigram vocabulary."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word
-from mexma_cli.text.unspaced import is_unspaced, is_vietnamese
+from mexma_cli.text.characters import is_unspaced, is_vietnamese
 
 _NONE, _SIGN, _SYLLABLE, _WORD, _UNKNOWN = range(5)
 

@@ -26,7 +26,7 @@ from tokenizers import (
 from mexma_cli.encoder.ngrams.pairs import joined, kind_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.training import TrainTokenizer
-from mexma_cli.text.unspaced import KATAKANA, SIGN
+from mexma_cli.text.characters import KATAKANA, SIGN
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -27,7 +27,7 @@ from mexma_cli.settings.align import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents
 from mexma_cli.store.alignments import RECORD, AlignmentJournal
-from mexma_cli.store.comparable import check_comparable
+from mexma_cli.store.embeddings import check_comparable
 
 _SENTENCES = 4096
 """Pairs of documents are embedded together up to so many sentences of both sides."""

@@ -22,6 +22,7 @@ from mexma_cli.files import (
     fingerprint,
     make_parent,
     no_space_as_message,
+    temporary_space,
     together,
     workplace,
     write_json_atomic,
@@ -54,9 +55,8 @@ from mexma_cli.store.journal import kept_beside
 from mexma_cli.store.layout import Part
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import split_ending
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 from mexma_cli.text.normalise import cleaner
-from mexma_cli.text.temporary import temporary_space
 from mexma_cli.text.writing import Chunk, only_process, write_chunks
 
 log = logging.getLogger(__name__)

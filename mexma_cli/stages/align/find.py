@@ -20,10 +20,10 @@ from mexma_cli.align.documents import (
     sentence_weights,
 )
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import temporary_space
 from mexma_cli.knn.exact import knn
 from mexma_cli.stages.align.align import Aligner, groups_by
 from mexma_cli.store.arrays import new_mapped
-from mexma_cli.text.temporary import temporary_space
 
 
 def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) -> np.ndarray:

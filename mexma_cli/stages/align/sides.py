@@ -18,12 +18,10 @@ from mexma_cli.files import MANIFEST, checksum_file, fingerprint
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.store.comparable import check_encoder
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import is_blank, read_again, read_sentences, scan, spooled
-from mexma_cli.text.names import document_id, label_of
+from mexma_cli.text.lines import document_id, is_blank, label_of, read_again, read_sentences, scan, spooled
 
 log = logging.getLogger(__name__)
 

@@ -16,15 +16,9 @@ from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.embed import EmbedSettings
-from mexma_cli.store.embeddings import (
-    ROWS_PER_SHARD,
-    EmbeddingSettings,
-    EmbeddingStore,
-    EmbeddingWriter,
-    Source,
-    made_already,
-)
-from mexma_cli.store.layout import Part, part_path
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
+from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
 from mexma_cli.text.lines import FileScan, is_blank, read_again, scan

@@ -16,7 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, resolved
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -80,7 +80,7 @@ def load_encoder_of(
     """
     from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.convert import RAW_ENCODER
-    from mexma_cli.store.comparable import check_encoder
+    from mexma_cli.store.embeddings import check_encoder
 
     made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
     if isinstance(choice, EncoderChoice) and choice.model is None and made:
@@ -228,9 +228,9 @@ def open_inputs(
             )
     if texts:
         from mexma_cli.encoder.encoder import SentenceEncoder
+        from mexma_cli.files import temporary_space
         from mexma_cli.settings.embed import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
-        from mexma_cli.text.temporary import temporary_space
 
         task = None if isinstance(encoder, SentenceEncoder) else encoder.task
         others = {place: prompt for place, prompt in enumerate(prompts) if prompt is not None}

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, workplace
-from mexma_cli.stages.merge import merge_stores
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import Part, part_path
-from mexma_cli.store.merge import check_output
+from mexma_cli.stages.merge import check_output, merge_stores
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings, Part, part_path
 
 if TYPE_CHECKING:
     from torch.distributed import Store

@@ -12,11 +12,11 @@ import numpy as np
 import xxhash
 import zstandard
 
+from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import Pair
 from mexma_cli.store.spool import HASHED, Table, repeats
-from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import CODES
-from mexma_cli.text.temporary import temporary_space
 
 
 class Judged(NamedTuple):

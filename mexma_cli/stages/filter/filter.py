@@ -24,10 +24,9 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
-from mexma_cli.text.hashes import folded
+from mexma_cli.text.duplicates import folded
 from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language
-from mexma_cli.text.lines import read_lines
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of, read_lines
 from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
 

@@ -15,8 +15,7 @@ from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import read_lines, scan
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of, read_lines, scan
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder

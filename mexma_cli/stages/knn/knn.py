@@ -15,8 +15,7 @@ from mexma_cli.settings.knn import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, asked_of_index, check_memory, journal_in, search
-from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import (
     NeighbourStore,
     NeighbourWriter,

@@ -13,8 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.text.lines import is_blank, read_lines
-from mexma_cli.text.names import document_id
+from mexma_cli.text.lines import document_id, is_blank, read_lines
 
 
 class DocumentFiles(NamedTuple):

@@ -23,8 +23,7 @@ from mexma_cli.stages.mine.probable import encoder_of, stated
 from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import scan
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of, scan
 from mexma_cli.text.writing import only_process, write_chunks
 
 log = logging.getLogger(__name__)

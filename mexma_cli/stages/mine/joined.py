@@ -10,13 +10,13 @@ from itertools import islice, pairwise
 
 import numpy as np
 
+from mexma_cli.files import temporary_space
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Lists
 from mexma_cli.mining.margin import mean_of
 from mexma_cli.mining.match import rank_of
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.spool import Spool, Table
-from mexma_cli.text.temporary import temporary_space
 
 _LINES = 1 << 16  # read at a time
 _PLACES = 1 << 18  # pairs of a bucket, if there are not more than `_BUCKETS` of them

@@ -25,11 +25,10 @@ from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
 from mexma_cli.stages.mine.probable import check_memory_for, probable_pairs, stated
 from mexma_cli.stages.mine.within import match_within
-from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.spool import Spool, parts
-from mexma_cli.text.copies import copy_reason
+from mexma_cli.text.duplicates import copy_reason
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.mine import KnownLists, Mined
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 

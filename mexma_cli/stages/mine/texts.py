@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from mexma_cli.text.temporary import temporary_space
+from mexma_cli.files import temporary_space
 
 _LINES = 1 << 16
 

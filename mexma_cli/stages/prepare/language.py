@@ -6,7 +6,10 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -16,16 +19,18 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.settings.training import Data
-from mexma_cli.stages.prepare.beside import SEED as NEGATIVES_SEED
-from mexma_cli.stages.prepare.beside import HardNegatives, Teacher, TeachersTargets
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
-from mexma_cli.stages.prepare.tokens import Tokens, load_backend
+from mexma_cli.stages.prepare.tokens import SEED as NEGATIVES_SEED
+from mexma_cli.stages.prepare.tokens import HardNegatives, Teacher, TeachersTargets, Tokens, load_backend
+from mexma_cli.stages.worker_pool import worker_pool
 from mexma_cli.store.pairs import ExtraColumn, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
 _OF_TOKENS = ("tokenizer", "max_tokens", "negatives", "teacher")
+_BY_KEY = {"short": "min_chars", "long": "max_chars", "ratio": "max_length_ratio", "excluded": "exclude"}
+"""The rules that have a key of their own in `data`."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,6 @@ class CorpusPlan:
 
     settings: dict[str, Any]
     selection: PairSelection | None
-
-
-_BY_KEY = {"short": "min_chars", "long": "max_chars", "ratio": "max_length_ratio", "excluded": "exclude"}
-"""The rules that have a key of their own in `data`."""
 
 
 def rules_of(data: Data) -> dict[str, float]:
@@ -372,3 +373,27 @@ def _report(
         reused=reused,
         skipped="no files" if not bitext.parts else "not needed" if limit == 0 else "",
     )
+
+
+_here: LanguageWorker
+"""The worker of a process of the pool."""
+
+
+def language_pool(count: int, worker: LanguageWorker) -> AbstractContextManager[ProcessPoolExecutor]:
+    """A pool of processes with a copy of `worker` in each, for `work_on`."""
+    return worker_pool(count, _start, replace(worker, selections={}))
+
+
+def _start(stopped: Callable[[], None], worker: LanguageWorker) -> None:
+    """Make a process of the pool ready."""
+    global _here
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    _here = replace(worker, stopped=stopped)
+
+
+def work_on(
+    what: str, chain: list[Bitext], argument: Any, selections: dict[Path, PairSelection]
+) -> tuple[Any, dict[str, list[Any]]]:
+    """In a process of the pool: the result, and the checksums that are known now."""
+    _here.selections = selections
+    return getattr(_here, what)(chain, argument), chain[0].known

@@ -29,13 +29,19 @@ from mexma_cli.files import (
 )
 from mexma_cli.objectives.bag.tokenizer import Weighed
 from mexma_cli.settings.training import Data, Recipe
-from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, bitexts_of
-from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
-from mexma_cli.stages.prepare.pool import language_pool, work_on
+from mexma_cli.stages.prepare.language import (
+    CorpusPlan,
+    CorpusReport,
+    LanguageWorker,
+    language_pool,
+    rules_of,
+    work_on,
+)
 from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
+from mexma_cli.stages.prepare.tokens import Teacher
 from mexma_cli.stages.worker_pool import result
-from mexma_cli.text.hashes import folded
+from mexma_cli.text.duplicates import folded
 from mexma_cli.text.lines import Member, read_lines
 
 CHECKSUMS = "files.json"

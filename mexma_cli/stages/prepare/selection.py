@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
 from mexma_cli.stages.prepare.corpora import Bitext, Row
 from mexma_cli.store.spool import HASHED, Table, repeats
-from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import CODES, NAMES, PairRules
 
 CAP_SEED = 42

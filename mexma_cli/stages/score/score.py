@@ -13,6 +13,7 @@ import numpy as np
 
 from mexma_cli.classifier.doubts import SAMPLE, Doubts, in_words
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
@@ -30,12 +31,9 @@ from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score.probable import line_probabilities
-from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.text.amounts import shortest
-from mexma_cli.text.lines import is_blank, open_text
-from mexma_cli.text.names import label_of
-from mexma_cli.text.temporary import temporary_space
+from mexma_cli.text.lines import is_blank, label_of, open_text
 from mexma_cli.text.writing import Chunk
 
 if TYPE_CHECKING:

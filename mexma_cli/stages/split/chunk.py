@@ -17,15 +17,13 @@ import zstandard
 
 from mexma_cli.files import whole_file
 from mexma_cli.stages.split.inputs import LONGEST, Chunk, RawDocument, Splitting
-from mexma_cli.text.characters import INVISIBLE
+from mexma_cli.text.characters import INVISIBLE, unwrapped
 from mexma_cli.text.identify import expected, identifier, in_other_language
-from mexma_cli.text.lines import is_blank
-from mexma_cli.text.names import document_id
+from mexma_cli.text.lines import document_id, is_blank
 from mexma_cli.text.pages import decode_page, usual_encoding
 from mexma_cli.text.repair import decode, repair
 from mexma_cli.text.rules import CODES, SentenceRules
 from mexma_cli.text.splitting import splitter
-from mexma_cli.text.unspaced import unwrapped
 
 DOCUMENT_REASONS = {
     "not UTF-8": "a document in another encoding (see --encoding), or no text at all",
@@ -137,7 +135,7 @@ class ChunkWorker:
 
     @cached_property
     def _signatures(self) -> Any:
-        from mexma_cli.text.near_duplicates import Signatures
+        from mexma_cli.text.duplicates import Signatures
 
         limit = self._how.limits.get("near-duplicate")
         return None if limit is None else Signatures(limit)

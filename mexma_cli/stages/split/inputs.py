@@ -22,10 +22,17 @@ from mexma_cli.languages import UNSTATED, known, resolve, spellings
 from mexma_cli.settings.split import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.encodings import in_utf8
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of
-from mexma_cli.text.lines import estimate_lines, is_blank, read_pieces, with_line_feeds
-from mexma_cli.text.names import OTHER_FORMATS, document_id, label_of
+from mexma_cli.text.lines import (
+    OTHER_FORMATS,
+    document_id,
+    estimate_lines,
+    is_blank,
+    label_of,
+    read_pieces,
+    with_line_feeds,
+)
+from mexma_cli.text.pages import in_utf8
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
 log = logging.getLogger(__name__)
@@ -354,7 +361,7 @@ def _checked_pieces(path: Path) -> Iterator[bytes]:
 def _tmx(path: Path, language: str, prefix: str, passed_over: Counter[str]) -> Iterator[RawDocument]:
     """The segments of a TMX document in a language, under the number of their unit."""
     from mexma_cli.formats.bitext import open_pairs
-    from mexma_cli.formats.tags import NO_SIDE
+    from mexma_cli.formats.tmx import NO_SIDE
 
     if language == UNSTATED:
         raise MexmaError(f"{label_of(path)} has several languages", "say which one is wanted: --lang fra")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.settings.split import Kind
-from mexma_cli.text.lines import read_pieces
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of, read_pieces
 from mexma_cli.text.pages import unchunked, unpacked
 
 _HEADERS = 64 << 10

@@ -34,8 +34,7 @@ from mexma_cli.stages.tune.planted import (
     pairs_to_plant,
     with_planted,
 )
-from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 
 _SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the pairs that are right: the rows of the table
 

@@ -15,7 +15,7 @@ from mexma_cli.languages import resolve
 from mexma_cli.mining.estimate import PrecisionModel
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.stages.tune.tune import Tuned, tune
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 from mexma_cli.text.writing import write_chunks
 
 

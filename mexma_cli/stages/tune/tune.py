@@ -15,7 +15,7 @@ from mexma_cli.formats.bitext import MinedPair, one_field, open_pairs
 from mexma_cli.formats.ids import read_id_pairs, read_ids
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
-from mexma_cli.text.names import label_of
+from mexma_cli.text.lines import label_of
 
 Pair = tuple[str, str]
 

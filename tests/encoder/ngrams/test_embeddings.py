@@ -21,7 +21,7 @@ from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.loss import Bag
 from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.text.unspaced import simplified
+from mexma_cli.text.characters import simplified
 from tests.examples import demo_pairs, untrained_bag
 
 SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7

@@ -14,8 +14,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import in_work
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import Part, part_path
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import EmbeddingSettings, Part, part_path
 from tests.processes import KILLED_IN_A_SHARD, MEXMA, SMALL_SHARDS, Program, forks_of_launchers, together
 from tests.stores import content
 

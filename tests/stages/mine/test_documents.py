@@ -7,7 +7,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine.documents import DocumentPairs, read_documents, read_ids
-from mexma_cli.text.encodings import STATED
+from mexma_cli.text.pages import STATED
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:

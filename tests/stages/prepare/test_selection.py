@@ -13,7 +13,7 @@ from mexma_cli.stages.prepare import selection
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.selection import CAP_SEED, select
 from mexma_cli.store import spool
-from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import PairRules
 
 

@@ -1,4 +1,4 @@
-"""Signs of scripts without spaces, and variants of Chinese characters."""
+"""Characters: signs of scripts without spaces, and variants of Chinese characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mexma_cli.text.unspaced import KATAKANA, SIGN, is_unspaced, is_vietnamese, simplified
+from mexma_cli.text.characters import KATAKANA, SIGN, is_unspaced, is_vietnamese, simplified
 
 
 @pytest.mark.parametrize(
