@@ -53,7 +53,7 @@ def merge_stores(
 
     Raises:
         MexmaError: The stores were made with different settings; a part is missing, given twice, or of
-            another text; the output is one of the stores, or as in `store.merge.concatenate`.
+            another text; the output is one of the stores, or one of the mistakes that `concatenate` names.
     """
     output = Path(output)
     _check_settings(stores)

@@ -135,7 +135,7 @@ class ChunkWorker:
 
     @cached_property
     def _signatures(self) -> Any:
-        from mexma_cli.text.duplicates import Signatures
+        from mexma_cli.text.near_duplicates import Signatures
 
         limit = self._how.limits.get("near-duplicate")
         return None if limit is None else Signatures(limit)
