@@ -471,7 +471,7 @@ def filter(
     (1, {'numbers': 1})
     """
     from mexma_cli.formats.bitext import format_of, outputs_of
-    from mexma_cli.formats.tags import as_codes
+    from mexma_cli.formats.tmx import as_codes
     from mexma_cli.settings.rules import RuleSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
