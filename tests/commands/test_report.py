@@ -112,6 +112,7 @@ def test_picture_of_one_short_run(tmp_path: Path) -> None:
     assert (tmp_path / "one.svg").stat().st_size > 2000
 
 
+@pytest.mark.slow
 def test_any_folders_name_is_in_the_legend(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     named = [make_run(tmp_path / name, 1.0) for name in ("_first", "$\\frac$")]

@@ -78,6 +78,7 @@ def local_task(sentences: dict[str, list[str]]) -> type:
     return LocalSTS
 
 
+@pytest.mark.slow
 def test_mteb_scores_what_the_encoder_embeds(
     local_task: type,
     tiny_encoder: Path,

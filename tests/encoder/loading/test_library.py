@@ -51,7 +51,9 @@ ONLY_THERE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("case", ONLY_THERE)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if n % 3 else ()) for n, case in enumerate(ONLY_THERE)]
+)
 def test_settings_that_mexma_does_not_have(
     case: str, copy: Callable[[str], Path], texts: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,7 +63,10 @@ def sentences_of(lengths: list[int]) -> list[np.ndarray]:
     return [rng.integers(5, 60, length) for length in lengths]
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    "kind",
+    ["bert", "gelu_new", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("roberta", "relu"))],
+)
 @settings(max_examples=15)
 @given(lengths=st.lists(st.integers(1, 130), min_size=1, max_size=6))
 def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:

@@ -203,7 +203,10 @@ def padded(folder: Path, texts: list[str], pooling: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "pooler"])
-@pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta", "camembert"])
+@pytest.mark.parametrize(
+    "kind",
+    ["xlmr", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("bert", "roberta", "camembert"))],
+)
 def test_plain_folders_have_their_pooling_by_flag(
     kind: str, pooling: Any, texts: list[str], plain: Callable[..., Path], tmp_path: Path
 ) -> None:

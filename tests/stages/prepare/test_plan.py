@@ -99,6 +99,7 @@ def test_caps_and_top_up_are_in_the_plan(tmp_path: Path) -> None:
     assert found.missing == ["`data.languages` has ita_Latn, and no corpus of the recipe lists it"]
 
 
+@pytest.mark.slow
 def test_large_files_are_estimated(tmp_path: Path) -> None:
     random.seed(1)
     words = [f"{random.random():.{random.randint(3, 17)}f}" for _ in range(12_000)] * 100

@@ -268,7 +268,11 @@ WRONG_KINDS = {"mean": "has mean pooling", "dense": "has a Dense(32, 32, Tanh)",
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *(("systems/tr", "mean"), ("systems/dap", "dense"), ("base", "prefix")),
+        ("systems/tr", "mean"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("systems/dap", "dense"), ("base", "prefix"))
+        ),
         *(pytest.param("systems/tr", kind, marks=pytest.mark.slow) for kind in ("dense", "prefix")),
         *(pytest.param("systems/dap", kind, marks=pytest.mark.slow) for kind in ("mean", "prefix")),
         *(pytest.param("base", kind, marks=pytest.mark.slow) for kind in ("mean", "dense")),
@@ -289,6 +293,7 @@ def test_objectives_of_the_first_token_refuse_other_vectors(
     assert (encoder.pooling, len(encoder.modules), encoder.prefix) == ("cls", 0, "")
 
 
+@pytest.mark.slow
 def test_clft_takes_any_vectors_but_no_prefix(small: Small, folders: dict[str, Path], tmp_path: Path) -> None:
     for kind in ("mean", "dense"):
         assert train(prepared(small("systems/clft", folders[kind], f"run-{kind}"))) is not None

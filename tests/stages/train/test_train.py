@@ -217,6 +217,7 @@ def test_how_often_a_corpus_is_seen_does_not_depend_on_its_name(
     assert log_of(tmp_path / "runs" / "own") == log_of(tmp_path / "runs" / "other")
 
 
+@pytest.mark.slow
 def test_fp16_scales_its_loss_and_takes_steps(recipe_file: Path, tmp_path: Path) -> None:
     try:
         with torch.autocast("cpu", torch.float16):

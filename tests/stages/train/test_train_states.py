@@ -47,7 +47,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return SentenceEncoder.load(str(folder), "cpu").model.state_dict()
 
 
-@pytest.mark.parametrize(("export", "step"), [("best", 4), ("last", 6)])
+@pytest.mark.parametrize(("export", "step"), [("best", 4), pytest.param("last", 6, marks=pytest.mark.slow)])
 def test_the_best_or_the_last_weights_are_exported(
     export: str, step: int, recipe_file: Path, tmp_path: Path
 ) -> None:
@@ -122,7 +122,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return what
 
 
-@pytest.mark.parametrize("what", ["loss", "gradient"])
+@pytest.mark.parametrize("what", ["loss", pytest.param("gradient", marks=pytest.mark.slow)])
 def test_what_is_no_number_stops_the_run_with_its_pairs_and_the_state_before(
     what: str, poisoned: list[str], recipe_file: Path, tmp_path: Path
 ) -> None:
