@@ -312,11 +312,13 @@ def _sides(line: str, where: str) -> list[str]:
     if '"' in line:
         fields = _unquoted(fields, line, fits=len(fields) == 2)
     if len(fields) != 2:
-        hint = _OTHERS.get(line[:1]) or "is it one side of a bitext in two files? Name the other one too"
+        hint = "cut out the columns of the two sentences, such as `cut -f 1,2`"
+        if len(fields) == 1:
+            hint = _OTHERS.get(line[:1]) or "is it one side of a bitext in two files? Name the other one too"
         raise MexmaError(
             f"{where}: {counted(len(fields), 'tab-separated field')}, expected 2 (source, target): "
             f"{shortened(line)}",
-            hint if len(fields) == 1 else None,
+            hint,
         )
     return fields
 
