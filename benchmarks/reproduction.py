@@ -7,7 +7,7 @@ one phase `bag` a seed, and differ in the phase after it. All recipes have their
 seed begins. What is finished is kept in --out and not done again, so a killed run goes on; the tables
 that are printed at the end (with --tables at once) hold whatever is there. --set changes a key of all
 encoders' recipes, so that a GPU can do more, in an --out of its own: `--set trainer.device=cuda --set
-phases.align.trainer.steps=20000`.
+phases.train.trainer.steps=20000`.
 
 The decomposers (systems/small/meat and the like) are trained on vectors that `mini` makes of Tatoeba's pairs.
 """

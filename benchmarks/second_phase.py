@@ -39,7 +39,7 @@ from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 
 RECIPE = "transformer"
-PHASE = "context"
+PHASE = "train"
 HARD = "hard_negatives: 0.3"
 RANKED = "temperature: 0.07, margin: 0.2"
 HEAD = "head: {layers: 1, heads: 5, ffn: 640, layer_norm_eps: 1.0e-5, dropout: 0.0, output_scale: 0.03}"

@@ -34,7 +34,7 @@ the first two also take the name of a shipped recipe, which `mexma recipes` list
   overrides their own `trainer`.
 - A recipe with one phase may have `objective` and `trainer` at its top, without `phases`.
 - `--set KEY=VALUE` changes a key for one run and overrides the recipe: `--set data.max_tokens=64`,
-  `--set phases.mexma.trainer.steps=100` for the phase `mexma`, `--set trainer.steps=100` for all phases. The
+  `--set phases.train.trainer.steps=100` for the phase `train`, `--set trainer.steps=100` for all phases. The
   value is YAML: `--set 'trainer.loggers=[wandb]'`. Of a list of sections, such as `data.corpora`, only the
   whole list can be set.
 

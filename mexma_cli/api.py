@@ -610,7 +610,7 @@ def train(
             another recipe (with it).
 
     >>> from mexma_cli import train
-    >>> train("examples/small.yaml", ["phases.bag.trainer.steps=3", "phases.mexma.trainer.steps=2"])
+    >>> train("examples/small.yaml", ["phases.bag.trainer.steps=3", "phases.train.trainer.steps=2"])
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.xsim import dev_scorer

@@ -20,8 +20,8 @@ SMALL = (
     "trainer.device=cpu",
     "phases.bag.trainer.steps=3",
     "phases.bag.trainer.batch_pairs=16",
-    "phases.align.trainer.steps=2",
-    "phases.align.trainer.batch_pairs=8",
+    "phases.train.trainer.steps=2",
+    "phases.train.trainer.batch_pairs=8",
 )
 
 

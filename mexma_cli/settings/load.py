@@ -59,7 +59,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Args:
         source: A YAML file or a name such as ``mini``. A recipe with `extends` starts from another one.
         overrides: ``key=value`` with dots in the key and YAML in the value. A phase is addressed by
-            its name (``phases.mexma.trainer.steps=100``); ``trainer.steps=100`` means every phase.
+            its name (``phases.train.trainer.steps=100``); ``trainer.steps=100`` means every phase.
 
     Raises:
         MexmaError: No such recipe, broken YAML, a circle of `extends`, or a key or value that does not fit;

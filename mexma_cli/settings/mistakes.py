@@ -74,7 +74,7 @@ def _readable(location: Place, phases: list[Any]) -> list[str]:
         return parts
     phase = phases[int(parts[1])]
     name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
-    return parts[2:] if name == IMPLIED_PHASE else ["phases", str(name), *parts[2:]]
+    return parts[2:] if name == IMPLIED_PHASE and len(phases) == 1 else ["phases", str(name), *parts[2:]]
 
 
 def _nearest(location: Place, model: type[Section], raw: Any, phases: list[Any]) -> str:

@@ -69,8 +69,8 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
         ("trainer.steps", "expected key=value", "--set trainer.steps=1000"),
         ("=3", "expected key=value", "--set trainer.steps=1000"),
         ("trainer.stps=3", "unknown key `trainer.stps`", "`steps`"),
-        ("phases.mexmaa.trainer.steps=3", "no phase 'mexmaa'", "phases: bag, mexma"),
-        ("objective.alpha=1", "which phase", "NAME one of: bag, mexma"),
+        ("phases.trian.trainer.steps=3", "no phase 'trian'", "phases: bag, train"),
+        ("objective.alpha=1", "which phase", "NAME one of: bag, train"),
         ("name.x=1", "'x' is not inside a section", None),
         ("data.corpora.0.cap=1", "'0' is not inside a section", None),
     ],
@@ -109,7 +109,7 @@ def test_set_for_one_of_two_phases_that_share_a_section(raw: Raw, tmp_path: Path
 
 
 def test_the_later_override_wins() -> None:
-    recipe = load(SMALL, ["trainer.steps=7", "phases.mexma.trainer.steps=9"])
+    recipe = load(SMALL, ["trainer.steps=7", "phases.train.trainer.steps=9"])
     assert [phase.trainer.steps for phase in recipe.phases] == [7, 9]
 
 
@@ -218,7 +218,7 @@ def test_a_recipe_extends_another_key_by_key(raw: Raw, tmp_path: Path) -> None:
             "extends": "first.yaml",
             "name": "second",
             "encoder": {"new": {"layers": 1}},
-            "phases": [{"name": "mexma", "trainer": {"steps": 9}}],
+            "phases": [{"name": "train", "trainer": {"steps": 9}}],
         },
     )
     third = {
@@ -233,7 +233,7 @@ def test_a_recipe_extends_another_key_by_key(raw: Raw, tmp_path: Path) -> None:
     assert recipe.data == base.data.model_copy(update={"exclude": ("x",)})
     assert recipe.encoder.new is not None and base.encoder.new is not None
     assert recipe.encoder.new == base.encoder.new.model_copy(update={"layers": 1})
-    assert [phase.name for phase in recipe.phases] == ["bag", "mexma"]
+    assert [phase.name for phase in recipe.phases] == ["bag", "train"]
     assert [phase.trainer.steps for phase in recipe.phases] == [base.phases[0].trainer.steps, 9]
     assert [(phase.trainer.seed, phase.trainer.clip) for phase in recipe.phases] == [(7, 3.0)] * 2
     assert [phase.objective for phase in recipe.phases] == [phase.objective for phase in base.phases]
@@ -245,7 +245,7 @@ def test_what_replaces_and_what_is_added(raw: Raw, tmp_path: Path) -> None:
     chain(tmp_path, base=raw, own={"extends": "base.yaml", "data": {"corpora": [corpus]}, "phases": [later]})
     recipe = load(tmp_path / "own.yaml")
     assert [corpus.name for corpus in recipe.data.corpora] == ["other"], "lists are not merged"
-    assert [phase.name for phase in recipe.phases] == ["bag", "mexma", "later"]
+    assert [phase.name for phase in recipe.phases] == ["bag", "train", "later"]
 
 
 def test_an_objective_of_another_name_takes_nothing_over() -> None:

@@ -63,11 +63,11 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
             "`phases.bag.trainer`: should be a section, with `key: value` lines (is 'x')",
         ),
         ("phases=x", "`phases`: should be a list (is 'x')"),
-        ("phases.mexma.name=bag", "two phases have the name 'bag'"),
-        ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
-        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective`: `name` is 'mexmaa', none of"),
-        ("phases.mexma.objective.mask_share=2", "mask_share`: should be less than or equal to 1"),
-        ("phases.mexma.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
+        ("phases.train.name=bag", "two phases have the name 'bag'"),
+        ("phases.train.name=encoder", "a phase cannot be named 'encoder'"),
+        ("phases.train.objective.name=mexmaa", "phases.train.objective`: `name` is 'mexmaa', none of"),
+        ("phases.train.objective.mask_share=2", "mask_share`: should be less than or equal to 1"),
+        ("phases.train.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
         ("phases.bag.objective.keep_ngrams=true", "`keep_ngrams` needs `ngrams`"),
         (
             "phases.bag.objective.hard_negatives=0.5",
@@ -75,7 +75,7 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ),
         ("data.negatives=2", "`data.negatives` is for `hard_negatives`, which no phase's objective has"),
         (
-            "phases.mexma.objective.hard_negatives=0.5",
+            "phases.train.objective.hard_negatives=0.5",
             "`hard_negatives` is a share of `contrastive`, which is 0",
         ),
         ("data.min_chars=-1", "`data.min_chars`: should be greater than or equal to 0"),
@@ -115,9 +115,9 @@ def test_a_mistake_in_what_all_phases_share_is_said_once() -> None:
     [
         (SMALL, "encodr", "encoder"),
         (SMALL, "data.max_token", "max_tokens"),
-        (SMALL, "phases.mexma.trainer.step", "steps"),
-        (SMALL, "phases.mexma.objective.head.layer", "layers"),
-        (SMALL, "phases.mexma.trainer.lr", "learning_rate"),
+        (SMALL, "phases.train.trainer.step", "steps"),
+        (SMALL, "phases.train.objective.head.layer", "layers"),
+        (SMALL, "phases.train.trainer.lr", "learning_rate"),
         (SMALL, "trainer.batch_size", "batch_pairs"),
         (SMALL, "trainer.epochs", "steps"),
         (SMALL, "data.max_length", "max_tokens"),
@@ -153,11 +153,11 @@ def test_an_unknown_key_in_a_list() -> None:
         ("languages", "data.languages"),
         ("data.path", "data.corpora.path"),
         ("encoder.vocabulary", "encoder.tokenizer.vocabulary"),
-        ("phases.mexma.steps", "trainer.steps"),
-        ("phases.mexma.layers", "encoder.new.layers"),
+        ("phases.train.steps", "trainer.steps"),
+        ("phases.train.layers", "encoder.new.layers"),
         ("phases.bag.objective.layers", "encoder.new.layers"),
         ("data.lr", "trainer.learning_rate"),
-        ("mexma.steps", "phases.mexma"),
+        ("train.steps", "phases.train"),
     ],
 )
 def test_a_key_of_another_section_is_named_with_it(key: str, near: str) -> None:
@@ -175,7 +175,7 @@ def test_shares_that_are_more_than_the_whole() -> None:
     [
         ("phases.bag.objective.lay", "name, "),
         ("data.lrr", "root, store, "),
-        ("phases.mexma.trainer.fn", "steps, "),
+        ("phases.train.trainer.fn", "steps, "),
     ],
 )
 def test_a_key_that_is_like_none(key: str, there: str) -> None:

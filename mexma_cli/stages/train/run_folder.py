@@ -102,7 +102,7 @@ def check(
     if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
         raise MexmaError(
             f"{run} was started with another recipe: {', '.join(differing)}",
-            f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
+            f"`mexma train {kept} --resume` goes on with its own settings; --set run=FOLDER starts anew",
         )
     return True
 

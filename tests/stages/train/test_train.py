@@ -112,6 +112,9 @@ def test_resuming_with_another_recipe_names_what_differs(
     with pytest.raises(MexmaError, match="was started with another recipe") as caught:
         train(settings(recipe_file, finished["fp32"], override), resume=True)
     assert caught.value.message.endswith(f": {key}")
+    kept = finished["fp32"] / "recipe.yaml"
+    assert f"`mexma train {kept} --resume`" in str(caught.value.hint)
+    train(load(kept), resume=True)  # its own settings
 
 
 def test_which_lines_are_kept_is_part_of_the_recipe(
