@@ -124,7 +124,7 @@ def mini_is_parsed_once() -> Iterator[None]:
     """Its tokeniser and its n-grams, which nothing changes; else a test on a few lines does little else."""
     from mexma_cli.encoder.loading.folder import BUNDLED
     from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
-    from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+    from mexma_cli.encoder.ngrams import NgramEmbeddings
 
     kept: dict[str, Any] = {}
 

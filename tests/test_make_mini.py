@@ -7,7 +7,7 @@ import pytest
 
 from docs.make_mini.rounding import rounded
 from docs.make_mini.smaller import smaller
-from mexma_cli.encoder.ngrams.hashing import pieces_of
+from mexma_cli.encoder.ngrams import pieces_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.objectives.bag.settings import BagSettings

@@ -23,7 +23,7 @@ from docs.make_mini.rounding import rounded
 from docs.make_mini.smaller import smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.card import Trained, head, write_trained
-from mexma_cli.encoder.ngrams.hashing import pieces_of
+from mexma_cli.encoder.ngrams import pieces_of
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.languages import name
 from mexma_cli.objectives.bag.settings import BagSettings

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csc_array
 
-from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
-from mexma_cli.encoder.ngrams.hashing import ngram_keys
+from mexma_cli.encoder.ngrams import NgramEmbeddings, ngram_keys
 from mexma_cli.numerics.quantised import QuantisedRows
 
 ROUNDS = 3

@@ -12,8 +12,13 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
-from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of, tokens_to_keep
+from mexma_cli.encoder.ngrams import (
+    WORD_START,
+    NgramEmbeddings,
+    ngram_keys,
+    pieces_of,
+    tokens_to_keep,
+)
 from mexma_cli.errors import MexmaError
 
 

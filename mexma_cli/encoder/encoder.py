@@ -31,7 +31,7 @@ from mexma_cli.encoder.model.bag import Bag, BagEncoder, Table, is_bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.transformer import Computing, Sentences, Transformer, Weights
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
-from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+from mexma_cli.encoder.ngrams import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import default_device
 

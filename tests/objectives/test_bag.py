@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.weighted_embeddings import weight_axis_and_basis
-from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys, pieces_of, tokens_to_keep
-from mexma_cli.encoder.ngrams.pairs import PairTokens
+from mexma_cli.encoder.ngrams import PairTokens, is_whole, ngram_keys, pieces_of, tokens_to_keep
 from mexma_cli.objectives.bag.loss import Bag, principal, token_ngrams, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.contrastive.loss import Contrastive

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from mexma_cli.encoder.loading.sentence_piece import (
+from mexma_cli.encoder.loading.tokenizer import (
     END,
     LONGEST,
     PADDING,

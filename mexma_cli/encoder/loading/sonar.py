@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.encoder.loading.sentence_piece import END, PADDING, START, UNKNOWN, PieceTokenizer
+from mexma_cli.encoder.loading.tokenizer import END, PADDING, START, UNKNOWN, PieceTokenizer
 from mexma_cli.encoder.loading.weights import damage_as_message, missing
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.transformer import Transformer, quieten_transformers

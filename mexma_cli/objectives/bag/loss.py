@@ -22,9 +22,15 @@ from mexma_cli.encoder.model.weighted_embeddings import (
     weight_axis_and_basis,
     weighted_embeddings,
 )
-from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
-from mexma_cli.encoder.ngrams.hashing import WORD_START, is_whole, ngram_keys, pieces_of, tokens_to_keep
-from mexma_cli.encoder.ngrams.pairs import PairTokens
+from mexma_cli.encoder.ngrams import (
+    WORD_START,
+    NgramEmbeddings,
+    PairTokens,
+    is_whole,
+    ngram_keys,
+    pieces_of,
+    tokens_to_keep,
+)
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.base import Objective, Start, check_first_token

@@ -23,7 +23,7 @@ from tokenizers import (
     trainers,
 )
 
-from mexma_cli.encoder.ngrams.pairs import joined, kind_of
+from mexma_cli.encoder.ngrams import joined, kind_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.training import TrainTokenizer
 from mexma_cli.text.characters import KATAKANA, SIGN

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.encoder.model.attention_kernels import WIDEST
-from mexma_cli.encoder.model.short_attention import LONGEST, attend, within_short
+from mexma_cli.encoder.model.short_attention import LONGEST, WIDEST, attend, within_short
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 LENGTHS = st.one_of(st.integers(1, 9), st.sampled_from([31, 32, 33, 100, LONGEST]))

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading import stored
+from mexma_cli.encoder.loading import load as loading
 from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 from tests.encoder.conftest import WEIGHTS, change_json
@@ -39,10 +39,10 @@ def test_it_is_what_transformers_reads(
 ) -> None:
     SentenceEncoder.load(str(tiny_encoder), "cpu").save(tmp_path / "saved", dtype)
     plain = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
-    assert stored.read_model(read_settings(tmp_path / "saved")) and LazyTokenizer.plain(
+    assert loading._without_transformers(read_settings(tmp_path / "saved")) and LazyTokenizer.plain(
         tmp_path / "saved", never
     )
-    monkeypatch.setattr(stored, "read_model", lambda settings: None)
+    monkeypatch.setattr(loading, "_without_transformers", lambda settings: None)
     monkeypatch.setattr(LazyTokenizer, "plain", lambda folder, load: None)
     other = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert plain.fingerprint == other.fingerprint
@@ -87,9 +87,9 @@ LEFT: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("case", LEFT)
 def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
-    assert stored.read_model(read_settings(folder))
+    assert loading._without_transformers(read_settings(folder))
     LEFT[case](folder)
-    assert stored.read_model(read_settings(folder)) is None
+    assert loading._without_transformers(read_settings(folder)) is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:
         "embeddings.position_ids": torch.arange(66)[None],
     }
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-    plain = stored.read_model(read_settings(folder))
+    plain = loading._without_transformers(read_settings(folder))
     assert plain and len(plain.weights) == len(weights) - 3
 
 
