@@ -18,11 +18,11 @@ from mexma_cli.commands.options import (
     encoder_options,
     languages_option,
     no_verify_option,
+    options_of,
     report_option,
     result_option,
     shard_option,
 )
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.align import AlignSettings
 from mexma_cli.text.amounts import counted

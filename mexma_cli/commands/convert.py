@@ -9,8 +9,7 @@ import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
-from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
-from mexma_cli.commands.setting_options import options_of
+from mexma_cli.commands.options import no_verify_option, options_of, output_option, overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.convert import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store

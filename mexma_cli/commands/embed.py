@@ -19,12 +19,12 @@ from mexma_cli.commands.inputs import command_line, summary_of
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,
+    options_of,
     output_option,
     overwrite_option,
     shard_option,
 )
 from mexma_cli.commands.progress import progress
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.settings.embed import EmbedSettings
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut

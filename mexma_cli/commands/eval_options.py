@@ -19,10 +19,10 @@ from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.options import (
     JSON_HELP,
     encoder_options,
+    options_of,
     section,
 )
 from mexma_cli.commands.progress import progress
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.settings.score import ScoreSettings

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.formats import format_epilog, format_option
+from mexma_cli.commands.formats import format_epilog, format_option, rule_epilog
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
-from mexma_cli.commands.options import result_option, workers_option, written_languages_option
-from mexma_cli.commands.rules import rule_epilog
-from mexma_cli.commands.setting_options import options_of
+from mexma_cli.commands.options import options_of, result_option, workers_option, written_languages_option
 from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import SELECTABLE

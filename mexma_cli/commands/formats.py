@@ -1,14 +1,15 @@
-"""The options of commands that write pairs: the format, and whether ids go with them."""
+"""The options of commands that write pairs (the format, and whether ids go with them), and the rules for help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from mexma_cli.formats.bitext import DEFAULT, format_of, formats
+from mexma_cli.text.rules import RULES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,3 +73,13 @@ def chosen_format(
 def _with(ids: str, alignments: bool) -> str:
     """The names of the formats that write ids `wanted`, `always` or `never`."""
     return ", ".join(name for name, found in formats(alignments).items() if found.ids == ids)
+
+
+def rule_epilog(of: Sequence[str]) -> str:
+    """The rules that look at what `of` says, for the help."""
+    rules = [rule for rule in RULES.values() if rule.of in of]
+    lines = [f"  {rule.name:<19} {rule.says()}" for rule in rules]
+    on, off = (
+        [line for line, rule in zip(lines, rules, strict=True) if rule.on == on] for on in (True, False)
+    )
+    return "\n".join(["\b", "Rules that are on:", *on, "Rules that are off:", *off])

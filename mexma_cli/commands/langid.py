@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.options import result_option
-from mexma_cli.commands.setting_options import options_of
+from mexma_cli.commands.options import options_of, result_option
 from mexma_cli.settings.rules import RuleSettings
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mexma_cli.commands.completion import CODE
-from mexma_cli.commands.setting_options import options_of
+from mexma_cli.commands.options import options_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.rules import RuleSettings
 

@@ -24,10 +24,10 @@ from mexma_cli.commands.options import (
     encoder_options,
     json_lines_option,
     no_verify_option,
+    options_of,
     result_option,
     section,
 )
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store

@@ -25,9 +25,9 @@ from mexma_cli.commands.options import (
     encoder_options,
     json_option,
     no_verify_option,
+    options_of,
     output_option,
 )
-from mexma_cli.commands.setting_options import options_of
 from mexma_cli.commands.tune_output import (
     estimated_json,
     print_estimated,
@@ -35,12 +35,14 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
+from mexma_cli.errors import visible
 from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.settings.mine import MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.mining.estimate import PrecisionModel, ScoreModel
+    from mexma_cli.stages.tune.labels import Labels
     from mexma_cli.stages.tune.planted import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
@@ -219,7 +221,6 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
-    from mexma_cli.commands.labelling import ask
     from mexma_cli.mining.estimate import ProbabilityModel
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
@@ -316,3 +317,28 @@ def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:
     for count, what, why in counts:
         if count:
             log.info("%s%s %s", about, counted(count, what), why)
+
+
+def ask(labels: Labels, places: list[int]) -> None:
+    """Ask about pairs, one after the other, and keep each answer; stops early at `q` or the input's end.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what was answered is kept.
+    """
+    if places:
+        click.echo("Is the second the translation of the first? [y]es, [n]o, [s]kip, [q]uit", err=True)
+    for number, (place, source, target) in enumerate(labels.sentences(places), 1):
+        click.echo(f"\n{number} of {len(places)}\n  {visible(source)}\n  {visible(target)}", err=True)
+        try:
+            answer = click.prompt(
+                "y/n/s/q", type=click.Choice("ynsq"), show_choices=False, prompt_suffix=" ", err=True
+            )
+        except click.Abort as stopped:  # Ctrl-D, or the end of a file; Click makes one of Ctrl-C, too
+            if isinstance(stopped.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            break
+        if answer == "q":
+            break
+        labels.add(place, answer, source, target)
+    counts = labels.counts
+    log.info("%s: %s right, %s wrong", counted(counts["y"] + counts["n"], "label"), counts["y"], counts["n"])

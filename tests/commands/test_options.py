@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pydantic import Field
 from pytest import MonkeyPatch
 
-from mexma_cli.commands.setting_options import options_of
+from mexma_cli.commands.options import options_of
 from mexma_cli.lazy import SectionedCommand
 from mexma_cli.main import cli
 from mexma_cli.numerics.precisions import default_device

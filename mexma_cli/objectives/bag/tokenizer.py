@@ -176,7 +176,7 @@ def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
     """A model in which the most frequent words are one token each, and the first; of others it has pieces.
 
-    Frequent pairs of words (`encoder.ngrams.pairs`) count as words: tokens that no text is split into.
+    Frequent pairs of words (`encoder.ngrams`) count as words: tokens that no text is split into.
 
     A word's score is the logarithm of its share of the text, or more, so that it is likelier than its pieces.
 
