@@ -1,4 +1,4 @@
-"""The options of commands that write pairs (the format, and whether ids go with them), and the rules for help."""
+"""Options of commands that write pairs (the format, whether ids go with them); rules of sentences, for help."""
 
 from __future__ import annotations
 
