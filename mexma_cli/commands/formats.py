@@ -1,4 +1,4 @@
-"""Options of commands that write pairs (the format, whether ids go with them); rules of sentences, for help."""
+"""Options of commands that write pairs (format, whether ids go with them), and the rules, for the help."""
 
 from __future__ import annotations
 
