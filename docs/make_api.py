@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,8 @@ Made by `make docs` from the docstrings; do not edit it here.
 `import mexma_cli` imports nothing heavy; numpy and torch come with the first call that needs them. The
 functions do what the commands of their names do, and examples/documents.ipynb uses most of them. A mistake in
 what was given (a file that is missing or damaged, stores of different encoders, and so on) is a `MexmaError`,
-an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`.
+an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`. Types are in the code,
+where editors find them.
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "take", "blocks", "verify"],
@@ -32,13 +34,12 @@ ENTRY = re.compile(r"^    (\w+): (.*)$")
 
 
 def signature(found: Any, name: str) -> str:
-    """On one line, or one line a parameter; types as they are written."""
-    shown = str(inspect.signature(found)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
-    inside, _, returned = shown.removeprefix("(").rpartition(") -> ")
-    if len(name + shown) <= 88:
-        return name + shown
-    parts = re.split(r", (?=\w+:|\*)", inside)
-    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f") -> {returned}"
+    """Names and defaults on one line, or on several of 88 characters; types are in the code, for editors."""
+    whole = inspect.signature(found)
+    named = [one.replace(annotation=one.empty) for key, one in whole.parameters.items() if key != "self"]
+    shown = str(whole.replace(parameters=named, return_annotation=whole.empty))
+    returned = str(whole.return_annotation).strip("'")
+    return textwrap.fill(f"{name}{shown} -> {returned}", 88, subsequent_indent="    ")
 
 
 def body(docstring: str) -> Iterator[str]:
