@@ -25,11 +25,13 @@ an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueE
 where editors find them.
 """
 METHODS = {
-    "EmbeddingStore": ["open", "sentences", "vectors", "take", "blocks", "verify"],
-    "SentenceEncoder": ["load", "embed", "encode", "save", "push_to_hub"],
+    "EmbeddingStore": ["open", "sentences", "vectors", "blocks", "verify"],
+    "SentenceEncoder": ["load", "embed", "encode", "save"],
 }
 """Of the classes: what a user calls."""
 SECTION = re.compile(r"^(Args|Returns|Raises|Attributes|Yields):$")
+LEFT_OUT = ("Raises", "Attributes")
+"""What the head of the page says, and what few need: both are in the code."""
 ENTRY = re.compile(r"^    (\w+): (.*)$")
 
 
@@ -56,9 +58,9 @@ def body(docstring: str) -> Iterator[str]:
         entry = ENTRY.match(line)
         if heading:
             section = heading[1]
-            if section != "Raises":  # the page's head says it
+            if section not in LEFT_OUT:
                 yield f"**{section}**\n"
-        elif section == "Raises" and line.startswith(" "):
+        elif section in LEFT_OUT and line.startswith(" "):
             continue
         elif entry and section != "Returns":
             yield f"- `{entry[1]}`: {entry[2]}"
