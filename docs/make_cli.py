@@ -104,7 +104,7 @@ def title(section: str) -> str:
 def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections) -> Iterator[str]:
     """The usage, what the command does, its own options, and the names of the others."""
     out = formatter()
-    command.format_usage(ctx, out)
+    out.write_usage(ctx.command_path, " ".join(command.collect_usage_pieces(ctx)[1:]), prefix="")
     write(out, command.texts()[0].partition("\n\n")[0])
     elsewhere = []
     for section, options in command.sections(ctx).items():

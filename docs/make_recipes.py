@@ -25,22 +25,20 @@ HEADER = """\
 Made by `make docs` from the recipes' models (`mexma_cli/settings`); do not edit it here.
 
 A recipe is a YAML file with the sections below. `mexma prepare`, `mexma train` and `mexma run` take its path;
-the first two also take the name of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.
+the first two also take the name of a shipped recipe (`mexma recipes`). Unknown keys are refused.
 
 - `extends: NAME` at the top (a shipped recipe, or a path from the recipe's own folder) inherits the keys of
   another recipe. Sections are merged key by key, and phases by their `name`. Any other list, and an objective
   of another name, replaces the inherited one.
-- `trainer` at the top has the defaults of all phases. Above phases that are inherited by `extends`, it
-  overrides their own `trainer`.
+- `trainer` at the top has the defaults of all phases. Above phases that are inherited, it overrides theirs.
 - A recipe with one phase may have `objective` and `trainer` at its top, without `phases`.
-- `--set KEY=VALUE` changes a key for one run and overrides the recipe: `--set data.max_tokens=64`,
-  `--set phases.train.trainer.steps=100` for the phase `train`, `--set trainer.steps=100` for all phases. The
-  value is YAML: `--set 'trainer.loggers=[wandb]'`. Of a list of sections, such as `data.corpora`, only the
-  whole list can be set.
+- `--set KEY=VALUE` changes a key for one run: `--set data.max_tokens=64`, in the phase `bag`
+  `--set phases.bag.trainer.steps=100`, in all phases `--set trainer.steps=100`. The value is YAML. Of a list
+  of sections, such as `data.corpora`, only the whole list can be set.
 
-In brackets is a key's default, and which other values it takes. "Explained as options" are keys that have the
-meaning and the default of the option of that name in [the commands](cli.md): a list where the option may be
-repeated, `true` or `false` where it is a flag. The run's folder has the resolved recipe, `recipe.yaml`.
+In brackets is a key's default (none: `null`), and which other values it takes. "Explained as options" are
+keys with the meaning and the default of the option of that name in [the commands](cli.md): a list where the
+option may be repeated, `true` or `false` where it is a flag. The run's folder has the resolved recipe.
 """
 WORDS = {
     str: ("text", "texts"),
@@ -138,7 +136,9 @@ def value(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     shown = f"`{json.dumps(default)}`"
     choices = [json.dumps(one) for one in literals(field.annotation) if one != default]
-    if default is None or default == () or default == {}:
+    if default is None:
+        return words
+    if default in ((), {}):
         return f"{shown}, or {words}"
     if choices:
         return f"{shown}, or {listed(choices)}"
