@@ -118,6 +118,7 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
             "begin anew in another folder with -o, or train from a copy of it with `mexma train`",
         )
     recipe = load(run / RECIPE, overrides)
+    clear_all(run / DEV, Path(recipe.data.store))
     with only_writer(run):
         if not (run / DEV / f"{code}-{TARGET}.gold.tsv").is_file():
             bitexts, missing = find_bitexts(recipe.data)

@@ -76,6 +76,10 @@ def test_killed_while_it_is_split_off(tmp_path: Path) -> None:
     write(run / "dev" / "eng_Latn.txt", "half")
     begin("hau_Latn", [text], run)
     assert gold.read_bytes() == before and len(read(run / "dev" / "eng_Latn.txt")) == 50
+    (run / "data" / "prepare.partial").mkdir(parents=True)  # what a power cut leaves of what is finished
+    write(run / "dev" / f"{gold.name}.partial" / ".mexma")
+    begin("hau_Latn", [text], run)
+    assert not [*run.rglob("*.partial")]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
