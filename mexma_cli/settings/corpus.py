@@ -19,6 +19,11 @@ from mexma_cli.settings.split import SplitSettings
 Code = str
 
 
+def _in_a_tuple(value: object) -> object:
+    """A text where a list may be is a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
 class RunEncoder(EncoderChoice):
     """The encoder, as the [encoder options](cli.md#encoder-options)."""
 
@@ -46,10 +51,7 @@ class TextFiles(Section):
     """A file of known translations, line-aligned with those of other languages (NTREX-128, a dev set), which
     make thresholds surer."""
 
-    @field_validator("input", mode="before")
-    @classmethod
-    def _one_or_more(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
+    _one_or_more = field_validator("input", mode="before")(_in_a_tuple)
 
 
 class LanguageText(EmbedSettings, TextFiles):
@@ -90,14 +92,17 @@ class RunFilter(RuleSettings):
 class CorpusOutput(Section):
     """The files of sentence pairs."""
 
-    format: str = "tsv"
-    """A [format of pairs](formats.md#mined-pairs)."""
+    format: tuple[str, ...] = ("tsv",)
+    """A [format of pairs](formats.md#mined-pairs), or several: `[tsv, tmx]`. Another format removes no file
+    that an earlier run has written."""
     compression: str = ""
     """gz, bz2, xz, zst; empty: none."""
     with_ids: bool = False
     """Add line numbers, ranks, cosines and neighbourhood means, where the format can hold them."""
     to: str | None = None
     """URL (s3://, gs://, ...) to which pairs, report and thresholds are copied at the end."""
+
+    _one_or_more = field_validator("format", mode="before")(_in_a_tuple)
 
 
 class SlurmSettings(Section):

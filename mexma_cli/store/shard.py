@@ -35,13 +35,18 @@ def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) 
     """
     vectors = shard.vectors.model_copy(update={"name": vectors_name(index)})
     lines = shard.lines and shard.lines.model_copy(update={"name": lines_name(index)})
-    _link_or_copy(store / shard.vectors.name, folder / vectors.name, vectors.checksum)
+    link_or_copy(store / shard.vectors.name, folder / vectors.name, vectors.checksum)
     if shard.lines and lines:
-        _link_or_copy(store / shard.lines.name, folder / lines.name, lines.checksum)
+        link_or_copy(store / shard.lines.name, folder / lines.name, lines.checksum)
     return shard.model_copy(update={"offset": offset, "vectors": vectors, "lines": lines})
 
 
-def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
+def link_or_copy(source: Path, target: Path, checksum: str, hint: str = AGAIN) -> None:
+    """Give a file a second name, where the system allows that; else copy it.
+
+    Raises:
+        MexmaError: A copy has another checksum, or the disk is full.
+    """
     try:
         os.link(source, target)
     except OSError as error:
@@ -49,7 +54,7 @@ def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
             raise
         with source.open("rb") as read, whole_file(target) as write:
             shutil.copyfileobj(read, write, 4 << 20)
-        check_content(target, checksum, AGAIN)
+        check_content(target, checksum, hint)
 
 
 def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:

@@ -25,6 +25,7 @@ from mexma_cli.formats.bitext import (
     formats,
     open_pairs,
     outputs_of,
+    write_pairs,
 )
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
@@ -249,17 +250,18 @@ def test_moses_is_a_line_in_each_file() -> None:
         ("jsonl", "tsv"),
         ("a.fra-eng", "tsv"),
         ("A.TMX", "tmx"),
+        ("a.CSV.gz", "csv"),
     ],
 )
 def test_the_name_says_the_format(name: str, kind: str) -> None:
     assert format_of(Path(name)) == kind
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.npz", "x.CSV.gz", "x.emb"])
+@pytest.mark.parametrize("name", ["x.xls", "x.xlsx", "x.npz", "x.XLS.gz", "x.emb"])
 def test_a_name_of_another_format_is_refused_with_those_that_exist(name: str) -> None:
     with pytest.raises(MexmaError, match=rf"^{name.lower()}: pairs are not written as \.[a-z]+$") as error:
         format_of(Path(name.lower()))
-    assert error.value.hint == "what is written: .tsv, .jsonl, .parquet, .tmx or --format moses"
+    assert error.value.hint == "what is written: .tsv, .csv, .jsonl, .parquet, .tmx or --format moses"
 
 
 @pytest.mark.parametrize(
@@ -298,16 +300,26 @@ def test_other_formats_are_one_file(tmp_path: Path) -> None:
 
 
 def test_the_formats_of_the_folder_are_found_and_no_ending_means_two() -> None:
-    assert list(formats()) == ["tsv", "jsonl", "moses", "parquet", "tmx"]
+    assert list(formats()) == ["tsv", "csv", "jsonl", "moses", "parquet", "tmx"]
     assert list(formats(alignments=True)) == [
         "tsv",
-        *("documents", "jsonl", "moses", "parquet", "tmx", "vecalign"),
+        *("csv", "documents", "jsonl", "moses", "parquet", "tmx", "vecalign"),
     ]
     endings = [ending for found in formats(alignments=True).values() for ending in found.endings]
     assert len(set(endings)) == len(endings)
 
 
 ALIGNED = AlignedPair(0.5, "a\tb c", "d", "news\t1", "n1", (3, 4), (2,))
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_csv_comes_back_whatever_is_in_it(with_ids: bool, tmp_path: Path) -> None:
+    pairs = [PAIR, PAIR._replace(source='a, "b"\rc', target="d\te", score=0.1)]
+    write_pairs(tmp_path / "a.csv.gz", None, iter(pairs), LANGUAGES, with_ids)
+    back = [pair[:3] for pair in open_pairs(tmp_path / "a.csv.gz").pairs]
+    assert back == [pair[:3] for pair in pairs]
+    write_pairs(tmp_path / "b.csv", None, [PlainPair("=1;2", "x")], LANGUAGES)
+    assert (tmp_path / "b.csv").read_text() == "source,target\n=1;2,x\n"
 
 
 def test_alignments_have_their_documents_and_lines() -> None:

@@ -135,10 +135,14 @@ def check_settings(recipe: CorpusRecipe) -> None:
     if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
         raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
     known = formats(alignments=recipe.align is not None and recipe.filter is None)
-    if output.format not in known:
-        alone = "it needs `align`, and no `filter`" if output.format in formats(alignments=True) else None
-        raise MexmaError(f"`output.format`: {output.format!r} is none of {', '.join(known)}", alone)
-    if recipe.align and recipe.align.chunks is not None and not known[output.format].whole_documents:
+    for name in output.format:
+        if name not in known:
+            alone = "it needs `align`, and no `filter`" if name in formats(alignments=True) else None
+            raise MexmaError(f"`output.format`: {name!r} is none of {', '.join(known)}", alone)
+    if not output.format or len(set(output.format)) < len(output.format):
+        raise MexmaError("`output.format` names no format, or one twice", f"formats: {', '.join(known)}")
+    whole = all(known[name].whole_documents for name in output.format)
+    if recipe.align and recipe.align.chunks is not None and not whole:
         raise MexmaError("`align.chunks` cuts whole documents", "say `output.format: documents`")
     if output.compression and not split_ending(f"x.{output.compression}")[1]:
         raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
@@ -363,8 +367,9 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
     """The files of sentence pairs that a run makes, by their paths in its folder."""
     found = []
     for pair in recipe.language_pairs():
-        written, folder = _written(recipe, pair), Path(BITEXT, "-".join(pair))
-        found += outputs_of(folder / written["name"], written["format"], pair)
+        folder = Path(BITEXT, "-".join(pair))
+        for name, kind in _written(recipe, pair)["files"].items():
+            found += outputs_of(folder / name, kind, pair)
         if recipe.filter is not None and recipe.filter.rejects:
             found.append(folder / REJECTS)
     return list(map(str, found))
@@ -513,12 +518,10 @@ def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -
         first: They were just mined or aligned: if they are to be filtered, with all that is known of them.
     """
     if first and recipe.filter is not None:
-        return {"languages": list(pair), "name": "pairs.jsonl.zst", "format": "jsonl", "with_ids": True}
+        return {"languages": list(pair), "files": {"pairs.jsonl.zst": "jsonl"}, "with_ids": True}
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
-    ending = "" if formats(alignments=True)[output.format].two_files else f".{output.format}"
-    return {
-        "languages": list(pair),
-        "name": f"{'-'.join(pair)}{ending}{compression}",
-        "format": output.format,
-        "with_ids": output.with_ids,
-    }
+    files = {}
+    for name in output.format:
+        ending = "" if formats(alignments=True)[name].two_files else f".{name}"
+        files[f"{'-'.join(pair)}{ending}{compression}"] = name
+    return {"languages": list(pair), "files": files, "with_ids": output.with_ids}

@@ -84,6 +84,7 @@ def run_corpus(
         finally:
             workers.stop()
         _keep_thresholds(folder, progress)
+        _tell_left(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
         pairs, missed = counted(len(progress.goals), "language pair"), len(progress.missed())
@@ -147,6 +148,14 @@ def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str
     sums = {name: checksum for record in records if record for name, checksum in record.files.items()}
     sums |= {name: checksum_file(path) for name in (PAGE, FILE) if (path := folder.path / name).is_file()}
     return {name: (folder.path / name, checksum) for name, checksum in sums.items()}
+
+
+def _tell_left(folder: RunFolder, progress: Progress) -> None:
+    """Name the files of sentence pairs that an earlier run has written in other formats."""
+    records = [folder.record(unit.name) for unit in progress.units.values() if unit.is_result]
+    left = [name for record in records if record for name in record.left if (folder.path / name).is_file()]
+    if left:
+        log.info("an earlier run left %s as they were, such as %s", counted(len(left), "file"), left[0])
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:

@@ -56,6 +56,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Frozen
 from mexma_cli.store.layout import files_of
 from mexma_cli.store.neighbours import content_checksum
+from mexma_cli.store.shard import link_or_copy
 
 FORMAT_VERSION = 1
 BITEXT = "bitext"
@@ -166,6 +167,8 @@ class Record(Sealed):
     output: Inside
     files: dict[Inside, str] = Field(default_factory=dict)
     """Those of the output, with their checksums."""
+    left: dict[Inside, str] = Field(default_factory=dict)
+    """Files of sentence pairs beside them, which an earlier run has written in other formats."""
     checksum: str
     """Of the output's content."""
     facts: dict[str, Any]
@@ -312,11 +315,11 @@ class RunFolder:
         kept = self._kept(unit.name)
         records = [kept] if kept else []
         there = self._there(unit)
-        if not there <= set().union(*(record.files for record in records)):
+        if not there <= set().union(*(record.files | record.left for record in records)):
             room = unit.name.partition("/")[0]
             others = {name: one for name, one in self._records(room) if one.output == unit.output}
             records += [one for name, one in others.items() if name != unit.name]
-        listed = {name: checksum for record in records for name, checksum in record.files.items()}
+        listed = {name: sum_ for record in records for name, sum_ in (record.left | record.files).items()}
         for name in sorted(there - listed.keys()):
             raise foreign(self.path / name)
         for record in records:
@@ -381,16 +384,22 @@ class RunFolder:
             with suppress(OSError):
                 (self.path / before.output).rmdir()
         own, files = self.owned(unit), _files(made, unit.output)
+        left = {}
+        if unit.is_result:
+            left = {name: own[name] for name in own.keys() - files if (self.path / name).is_file()}
         record = Record(
             key=key,
             output=unit.output,
             files=files,
+            left=left,
             checksum=_content(made, files),
             facts=facts,
             seconds=round(seconds[0], 3),
             processor_seconds=round(seconds[1], 3),
         ).sealed()
         self._keep(unit.name, record.sealed(key="", files=own | files))
+        for name in left:  # from here on the workplace is not gone on with
+            link_or_copy(self.path / name, made / Path(name).name, left[name], ANEW)
         commit(output, made=made, own={Path(name).name for name in own})
         self._keep(unit.name, record)
         return record

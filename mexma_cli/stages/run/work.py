@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -381,7 +382,7 @@ def tune(task: Task) -> dict[str, Any]:
 @_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import outputs_of
+    from mexma_cli.formats.bitext import outputs_of, write_pairs
     from mexma_cli.settings.mine import MineSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import mine_files
@@ -390,7 +391,8 @@ def mine(task: Task) -> dict[str, Any]:
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
-    outputs = outputs_of(task.output / settings["name"], settings["format"], languages)
+    (name, kind), *others = settings["files"].items()
+    outputs = outputs_of(task.output / name, kind, languages)
     how = MineSettings.model_validate(settings["mine"])
     if "threshold" in task.unit.inputs:
         how = how.but(threshold=task.record("threshold").facts["threshold"])
@@ -404,11 +406,13 @@ def mine(task: Task) -> dict[str, Any]:
         languages,
         how,
         outputs,
-        settings["format"],
+        kind,
         settings["with_ids"],
         neighbours=neighbours,
     )
     mined, changed = mine_files(job, EncoderChoice())
+    for name, kind in others:
+        changed += write_pairs(task.output / name, kind, mined.pairs(), languages, settings["with_ids"])
     return {
         "pairs": len(mined.candidates),
         "dropped": mined.dropped,
@@ -424,7 +428,7 @@ def mine(task: Task) -> dict[str, Any]:
 @_work
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import outputs_of
+    from mexma_cli.formats.bitext import formats, outputs_of, write_pairs
     from mexma_cli.settings.align import AlignSettings
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
@@ -432,14 +436,15 @@ def align(task: Task) -> dict[str, Any]:
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
-    files = outputs_of(task.output / settings["name"], settings["format"], languages)
+    (name, kind), *others = settings["files"].items()
+    files = outputs_of(task.output / name, kind, languages)
     docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
     task.output.mkdir(exist_ok=True)
     job = AlignJob(
         DocumentInputs(task.input("source"), task.input("target"), docs),
         languages,
         files,
-        settings["format"],
+        kind,
         settings["with_ids"],
         AlignSettings.model_validate(settings["align"]),
     )
@@ -449,6 +454,9 @@ def align(task: Task) -> dict[str, Any]:
         scores, places = found.scores()
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
         shown.update(histogram=histogram(scores), samples=some)
+        for name, kind in others:
+            pairs = found.written(formats(alignments=True)[kind])
+            write_pairs(task.output / name, kind, pairs, languages, settings["with_ids"])
 
     counts, changed = align_files(job, _encoder(task), on_aligned=show)
     return {
@@ -463,6 +471,7 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
+    from mexma_cli.formats.bitext import open_pairs, write_pairs
     from mexma_cli.settings.corpus import RunFilter
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
@@ -470,15 +479,21 @@ def keep(task: Task) -> dict[str, Any]:
     (file,) = task.record("pairs").files
     pairs = task.input("pairs", Path(file).name)
     task.output.mkdir(exist_ok=True)
-    job = FilterJob(
-        (pairs,),
-        (settings["languages"][0], settings["languages"][1]),
-        how.but(lid_model=task.lid_model),
-        output=task.output / settings["name"],
-        kind=settings["format"],
-        rejects=task.output / REJECTS if how.rejects else None,
-    )
-    found, changed = filter_files(job)
+    languages = settings["languages"][0], settings["languages"][1]
+    with TemporaryDirectory(dir=task.output.parent) as folder:
+        kept = Path(folder) / "kept.jsonl.zst"  # with all that is known of the pairs, for any format
+        job = FilterJob(
+            (pairs,),
+            languages,
+            how.but(lid_model=task.lid_model),
+            output=kept,
+            rejects=task.output / REJECTS if how.rejects else None,
+        )
+        found, _ = filter_files(job)
+        changed = 0
+        for name, kind in settings["files"].items():
+            again = open_pairs(kept, languages=languages).pairs
+            changed += write_pairs(task.output / name, kind, again, languages, settings["with_ids"])
     return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}
 
 

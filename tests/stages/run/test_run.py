@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import re
 import shutil
 from collections import Counter
@@ -343,7 +344,7 @@ def test_a_run_goes_beside_what_is_not_in_its_way(tmp_path: Path, tiny_encoder: 
 def test_pairs_and_filtered_pairs_take_one_anothers_place(copy: CorpusRecipe, tiny_encoder: Path) -> None:
     before = files(copy)
     plain = corpus(Path(copy.root), tiny_encoder)
-    kept = corpus(Path(copy.root), tiny_encoder, filter={"on": ["short=30"], "off": ["all"]})
+    kept = corpus(Path(copy.root), tiny_encoder, filter={"on": ["long=40"], "off": ["all"]})
     done(kept)
     filtered = files(kept)
     assert filtered[FLIPPED] != before[FLIPPED]
@@ -364,7 +365,8 @@ def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Pat
 
 def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
     for keys, message in (
-        ({"output": {"format": "csv"}}, "`output.format`: 'csv' is none of"),
+        ({"output": {"format": "xls"}}, "`output.format`: 'xls' is none of"),
+        ({"output": {"format": ["tsv", "tsv"]}}, "names no format, or one twice"),
         ({"output": {"compression": "zip"}}, "`output.compression`: 'zip'"),
         (
             {"languages": {"fra": {"input": "f.txt"}, "eng": {"input": "eng.txt"}}},
@@ -476,7 +478,9 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     assert len(mined & {tuple(row[1:3]) for row in aligned}) > 10
 
 
-def test_pairs_are_filtered_by_rules_into_any_format(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+def test_pairs_are_filtered_by_rules_into_any_format(
+    copy: CorpusRecipe, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     root, pair = Path(copy.root), "fra_Latn-eng_Latn"
     how = {"off": ["all"], "on": ["long=45"], "rejects": True}
     recipe = corpus(root, tiny_encoder, filter=how, output={"format": "moses", "compression": "gz"})
@@ -489,6 +493,18 @@ def test_pairs_are_filtered_by_rules_into_any_format(copy: CorpusRecipe, tiny_en
     assert rejects and all(line.startswith("long\t") for line in rejects)
     page = (root / "run/report.html").read_text()
     assert "dropped: rule long" in page and f"<td class=n>{len(rejects)}</td>" in page
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    recipe = corpus(root, tiny_encoder, filter=how, output={"format": ["tsv", "jsonl"]})
+    with caplog.at_level(logging.INFO):
+        done(recipe)
+    assert "an earlier run left 6 files as they were, such as bitext/" in caplog.text
+    assert before.items() <= {path.name: path.read_bytes() for path in folder.iterdir()}.items()
+    rows = [line.split("\t") for line in read_lines(folder / f"{pair}.tsv")]
+    assert [row[1:] for row in rows] == list(map(list, zip(*sides, strict=True)))
+    objects = list(map(json.loads, read_lines(folder / f"{pair}.jsonl")))
+    assert [one["source"] for one in objects] == sides[0] and objects[0]["source_line"] > 0
+    (folder / f"{pair}.fra.gz").unlink()
+    assert not done(recipe)[1].did  # nobody misses it
 
 
 def test_documents_are_wanted_where_they_are_not(tmp_path: Path, tiny_encoder: Path) -> None:

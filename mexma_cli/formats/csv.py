@@ -1,0 +1,100 @@
+"""Comma-separated values with our names in the header line (RFC 4180); `formats.tsv` reads other CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import (
+    MALFORMED,
+    AlignedPair,
+    Bitext,
+    BitextFormat,
+    ExplainedPair,
+    MinedPair,
+    Pair,
+    PlainPair,
+    RawText,
+    Record,
+    ScoredPair,
+    bitext_format,
+    pair_of,
+)
+from mexma_cli.formats.tsv import parsed, shown
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import LINE_LIMIT
+
+if TYPE_CHECKING:
+    from mexma_cli.text.writing import Chunk
+
+_FIELDS = {name for kind in (MinedPair, AlignedPair, ScoredPair, ExplainedPair) for name in kind._fields}
+
+
+@bitext_format
+class Csv(BitextFormat):
+    """A line a pair, fields in quotes where they need them; sentences stay as they are."""
+
+    name = "csv"
+    endings = (".csv",)
+    ids = "wanted"
+    about = "score,source,target under a header line, for spreadsheets"
+
+    def write(
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
+    ) -> Iterator[Chunk]:
+        pairs = iter(pairs)
+        first = next(pairs, None)
+        plain = isinstance(first, PlainPair)
+        names = first._fields if first and (with_ids or plain) else ("score", "source", "target")
+        yield (_line(names),), 0
+        for pair in chain([first] if first else [], pairs):
+            yield (_line(pair[: len(names)]),), 0
+
+    def recognises(self, start: bytes) -> bool:
+        names = (
+            start.removeprefix(BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r").split(",")
+        )
+        return {"source", "target"} <= {*names} <= _FIELDS
+
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+        """Raises:
+        MexmaError: A line has another number of fields than the header, or a quotation mark is not closed.
+        """
+        return Bitext(self.name, languages, _records(*texts))
+
+
+def _records(text: RawText) -> Iterator[Record]:
+    csv.field_size_limit(LINE_LIMIT)
+    rows = csv.reader(f"{line}\n" for line in text.lines())
+    try:
+        names = next(rows)
+        for row in filter(None, rows):
+            if len(row) == len(names):
+                known = dict(zip(names, row, strict=True))
+                source, target = known.pop("source"), known.pop("target")
+                yield (
+                    None,
+                    pair_of({name: parsed(name, value) for name, value in known.items()}, source, target),
+                )
+            elif text.each_line:
+                yield from text.no_pair(MALFORMED)
+            else:
+                where, count = f"{text.where}, line {rows.line_num}", counted(len(row), "field")
+                raise MexmaError(f"{where}: {count}, expected {len(names)} as in line 1")
+    except csv.Error as error:
+        raise MexmaError(
+            f"{text.where}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
+        ) from None
+
+
+def _line(fields: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(
+        [shown(value) if isinstance(value, tuple) else value for value in fields]
+    )  # it quotes the characters of its own line end, \r and \n
+    return line.getvalue().removesuffix("\r\n") + "\n"
