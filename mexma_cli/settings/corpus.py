@@ -142,7 +142,8 @@ class CorpusRecipe(Section):
     run: str
     """Folder of all results."""
     root: str = "."
-    """Folder or URL that input paths start from."""
+    """Folder or URL that input paths start from; a relative one is looked for beside the recipe, then in the
+    current folder."""
     encoder: RunEncoder = Field(default_factory=lambda: RunEncoder.model_validate({}))
     """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)

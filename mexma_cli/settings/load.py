@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import glob
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -69,8 +70,17 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusRecipe:
-    """Read a recipe of `kind: corpus`; arguments and errors are those of `load`."""
-    return _of_kind(CorpusRecipe, source, _load(source, overrides))
+    """Read a recipe of `kind: corpus`; arguments and errors are those of `load`.
+
+    A relative `root` starts from the folder of the recipe's file, if the first input is there, else from the
+    current folder.
+    """
+    recipe = _of_kind(CorpusRecipe, source, _load(source, overrides))
+    folder, first = find(str(source)).parent, next(iter(recipe.languages.values())).input[0]
+    relative = not recipe.root.startswith(("/", "~")) and "://" not in recipe.root + first
+    if relative and folder != Path() and glob.glob(str(folder / recipe.root / first)):
+        return recipe.but(root=str(folder / recipe.root))
+    return recipe
 
 
 def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:

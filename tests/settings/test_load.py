@@ -12,7 +12,7 @@ import yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
 from mexma_cli.objectives.mexma.settings import MexmaSettings
-from mexma_cli.settings.load import load, load_any, shipped
+from mexma_cli.settings.load import load, load_any, load_corpus, shipped
 from mexma_cli.training.optimisers import rate
 
 ROOT = Path(__file__).parent.parent.parent
@@ -399,3 +399,20 @@ def test_the_other_choice_is_one_commented_key_away(key: str, tmp_path: Path) ->
         path = tmp_path / "r.yaml"
         path.write_text(without.replace(f"{indent}# {line}\n", f"{indent}{line}\n"), encoding="utf-8")
         assert load(path) != load("81langs")
+
+
+@pytest.mark.parametrize(
+    ("there", "root"), [(["own/texts/fra.txt", "texts/fra.txt"], "own/texts"), (["texts/fra.txt"], "texts")]
+)
+def test_texts_are_looked_for_beside_the_recipe_first(
+    there: list[str], root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = (
+        "kind: corpus\nname: a\nrun: runs/a\nroot: texts\nlanguages: {fra: {input: fra*}, eng: {input: e}}\n"
+    )
+    for name in [*there, "own/recipe.yaml"]:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(raw)
+    recipe = load_corpus("own/recipe.yaml")
+    assert (recipe.root, recipe.run) == (root, "runs/a")
