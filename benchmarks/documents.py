@@ -25,7 +25,7 @@ from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.align import Aligner, DocumentInputs, Documents, open_documents
 from mexma_cli.stages.align.find import find_documents
 

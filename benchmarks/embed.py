@@ -138,7 +138,7 @@ def run_one(program: str, folder: str, text: str, output: str, device: str, part
 
     if program.startswith("mexma"):
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.settings.embed import EmbedSettings
+        from mexma_cli.settings.stages import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
         dtype = "bfloat16" if program.endswith("bf16") else "float32"

@@ -86,7 +86,7 @@ def with_index(
     x: np.ndarray, y: np.ndarray, k: int, index: str, recall: float, folder: Path
 ) -> tuple[float, np.ndarray]:
     from mexma_cli.knn.approximate import ann
-    from mexma_cli.settings.knn import SearchSettings
+    from mexma_cli.settings.stages import SearchSettings
 
     began = time.perf_counter()
     found = ann(x, y, k, SearchSettings(index=index, recall=recall)).neighbours

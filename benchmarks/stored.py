@@ -14,7 +14,7 @@ from pathlib import Path
 
 import mexma_cli
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.settings.embed import EmbedSettings, StoreType
+from mexma_cli.settings.stages import EmbedSettings, StoreType
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.reporting.result import Result
-    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.settings.keywords import (
         AlignKeywords,
         EmbedKeywords,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
         ScoreKeywords,
         SplitKeywords,
     )
-    from mexma_cli.settings.rules import IdentifierName
+    from mexma_cli.settings.stages import EncoderChoice, IdentifierName
     from mexma_cli.stages.align.align import Aligned
     from mexma_cli.stages.filter.filter import Filtered
     from mexma_cli.stages.mine.mine import Mined
@@ -78,7 +77,7 @@ def split(
     >>> report.kept, report.dropped
     (2, {'language': 1})
     """
-    from mexma_cli.settings.split import SplitSettings
+    from mexma_cli.settings.stages import SplitSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
     from mexma_cli.stages.split.inputs import chosen_inputs
     from mexma_cli.stages.split.split import SplitOutputs
@@ -163,7 +162,7 @@ def embed(
     EmbeddingStore('eng.emb', 3000 rows of 320, eng_Latn)
     """
     from mexma_cli.languages import resolve
-    from mexma_cli.settings.embed import EmbedSettings
+    from mexma_cli.settings.stages import EmbedSettings
     from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
     how = EmbedOptions(resolve(lang), EmbedSettings.of(settings), None, overwrite, append)
@@ -251,7 +250,7 @@ def mine(
     """
     from dataclasses import replace
 
-    from mexma_cli.settings.mine import MineSettings
+    from mexma_cli.settings.stages import MineSettings
     from mexma_cli.stages.embed.inputs import open_inputs
     from mexma_cli.stages.mine.documents import read_documents
     from mexma_cli.stages.mine.files import language_of
@@ -322,7 +321,7 @@ def align(
 
     import numpy as np
 
-    from mexma_cli.settings.align import AlignSettings
+    from mexma_cli.settings.stages import AlignSettings
     from mexma_cli.stages.align.align import DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, agreed_languages, aligned
 
@@ -372,7 +371,7 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
-    from mexma_cli.settings.score import ScoreSettings
+    from mexma_cli.settings.stages import ScoreSettings
     from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
@@ -472,7 +471,7 @@ def filter(
     """
     from mexma_cli.formats.bitext import format_of, outputs_of
     from mexma_cli.formats.tmx import as_codes
-    from mexma_cli.settings.rules import RuleSettings
+    from mexma_cli.settings.stages import RuleSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
@@ -577,7 +576,7 @@ def evaluate(
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.embedder import Embedder
     from mexma_cli.evaluation.xsim import evaluate as measure
-    from mexma_cli.settings.score import ScoreSettings
+    from mexma_cli.settings.stages import ScoreSettings
 
     wanted = ScoreSettings.of(settings)
     data = read_texts(Path(folder), split, languages, target)
@@ -640,13 +639,13 @@ def _path(text: Text) -> Path:
 
 
 def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
 
     return EncoderChoice(model=encoder) if encoder is None or isinstance(encoder, str) else encoder
 
 
 def _loaded(encoder: str | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.embed.inputs import load_encoder
 
     choice = _choice(encoder)

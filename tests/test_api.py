@@ -17,13 +17,15 @@ import mexma_cli
 from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.main import cli
 from mexma_cli.settings import keywords
-from mexma_cli.settings.align import AlignSettings
-from mexma_cli.settings.embed import EmbedSettings
-from mexma_cli.settings.mine import MineSettings
-from mexma_cli.settings.rules import RuleSettings
-from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.settings.section import Section
-from mexma_cli.settings.split import SplitSettings
+from mexma_cli.settings.stages import (
+    AlignSettings,
+    EmbedSettings,
+    MineSettings,
+    RuleSettings,
+    ScoreSettings,
+    SplitSettings,
+)
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,7 +13,7 @@ import numpy as np
 from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, gains, steps_near_best, values
 from mexma_cli.knn.sides import dots
 from mexma_cli.numerics.threads import in_blocks
-from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.stages import AlignSettings
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -24,11 +24,11 @@ from mexma_cli.commands.options import (
     shard_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.align.align import AlignCounts
     from mexma_cli.stages.align.files import AlignJob
     from mexma_cli.store.layout import Part

@@ -40,7 +40,7 @@ def _codes() -> dict[str, str]:
 
 
 def _encoders() -> dict[str, str]:
-    from mexma_cli.settings.encoder import BUNDLED
+    from mexma_cli.settings.stages import BUNDLED
 
     return {BUNDLED: "the bundled encoder"}
 

@@ -11,7 +11,7 @@ from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
 from mexma_cli.commands.options import no_verify_option, options_of, output_option, overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
-from mexma_cli.settings.convert import ConvertSettings
+from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import OTHER_FORMATS

@@ -10,8 +10,7 @@ import click
 from mexma_cli.text.amounts import size, size_option
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.encoder import EncoderChoice
-    from mexma_cli.settings.knn import SearchSettings
+    from mexma_cli.settings.stages import EncoderChoice, SearchSettings
     from mexma_cli.stages.knn.estimate import SearchEstimate
 
 

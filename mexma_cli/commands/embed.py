@@ -25,8 +25,7 @@ from mexma_cli.commands.options import (
     shard_option,
 )
 from mexma_cli.commands.progress import progress
-from mexma_cli.settings.embed import EmbedSettings
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EmbedSettings, EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name

@@ -24,8 +24,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder
 
 if TYPE_CHECKING:

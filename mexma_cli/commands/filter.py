@@ -12,7 +12,7 @@ import click
 from mexma_cli.commands.formats import format_epilog, format_option, rule_epilog
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
 from mexma_cli.commands.options import options_of, result_option, workers_option, written_languages_option
-from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import SELECTABLE
 

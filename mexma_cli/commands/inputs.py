@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.files import resolved
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
 
 if TYPE_CHECKING:

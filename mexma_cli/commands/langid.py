@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.options import options_of, result_option
-from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.stages import RuleSettings
 
 
 @click.command("langid")

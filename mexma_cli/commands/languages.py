@@ -11,7 +11,7 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.options import options_of
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.stages import RuleSettings
 
 log = logging.getLogger(__name__)
 

@@ -31,12 +31,12 @@ from mexma_cli.commands.options import (
     selection_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.mine import Mined
 

@@ -21,8 +21,7 @@ from mexma_cli.settings.section import Option, Section, explanation, in_words, o
 from mexma_cli.store.arrays import unverified
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.encoder import EncoderChoice
-    from mexma_cli.settings.knn import SearchSettings
+    from mexma_cli.settings.stages import EncoderChoice, SearchSettings
     from mexma_cli.store.layout import Part
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -143,7 +142,7 @@ def encoder_options(command: Command) -> Command:
 
     Searches that it makes use its device, too.
     """
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
 
     @functools.wraps(command)
     def gathered(*, encoder: EncoderChoice, **options: Any) -> Any:
@@ -161,7 +160,7 @@ def encoder_options(command: Command) -> Command:
 
 def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
     """Add the options of settings of a search, which the command gets as `settings`, and --dry-run."""
-    from mexma_cli.settings.knn import EXACT
+    from mexma_cli.settings.stages import EXACT
 
     def decorated(command: Command) -> Command:
         @functools.wraps(command)

@@ -21,12 +21,12 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.score.score import Scored
 
 log = logging.getLogger(__name__)

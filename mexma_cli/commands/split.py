@@ -14,7 +14,7 @@ from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.options import options_of, output_option, workers_option
 from mexma_cli.reporting.tables import aligned
-from mexma_cli.settings.split import SplitSettings
+from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.text.rules import OF_SENTENCES
 
 if TYPE_CHECKING:

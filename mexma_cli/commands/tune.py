@@ -36,8 +36,7 @@ from mexma_cli.commands.tune_output import (
     tuned_json,
 )
 from mexma_cli.errors import visible
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from mexma_cli.mining.match import match
 from mexma_cli.mining.resampling import Labelled, held_out
 from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.result import Result
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.text.compression import plain_name
 
 HINT = (

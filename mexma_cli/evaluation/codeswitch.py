@@ -14,7 +14,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.reading import filled_lines, parsed, read_aligned, read_sentences
 from mexma_cli.files import fingerprint, make_folder, together, whole_file, write_json_atomic
-from mexma_cli.settings.evaluate import Switching
+from mexma_cli.settings.stages import Switching
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
 

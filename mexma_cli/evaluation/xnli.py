@@ -26,7 +26,7 @@ from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.reading import columns_named, filled_lines, parsed, require_folder
 from mexma_cli.reporting.result import Result, describe
-from mexma_cli.settings.evaluate import FineTuning
+from mexma_cli.settings.stages import FineTuning
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import ENDINGS
 

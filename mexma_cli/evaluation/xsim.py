@@ -24,7 +24,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import name
 from mexma_cli.mining.match import best_of_each
 from mexma_cli.reporting.result import Result
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import read_lines
 

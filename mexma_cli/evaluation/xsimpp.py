@@ -16,7 +16,7 @@ from mexma_cli.evaluation.augment import MISALIGNED, Augmented
 from mexma_cli.evaluation.embedder import Embed, Embedder, mark_unknown, taken
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.reporting.result import Result
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 
 
 def measure_xsimpp(

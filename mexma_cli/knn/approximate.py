@@ -29,7 +29,7 @@ from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, unpack
 from mexma_cli.knn.sides import Side, VectorSource
 from mexma_cli.numerics.devices import pick_device
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.text.amounts import size
 
 _OVERHEAD = 64 << 20  # bytes for samples and for faiss itself

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
-from mexma_cli.settings.work import Pass, Shape, Work
+from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings, Pass, Shape, Work
 
 
 class InfoNceSettings(ObjectiveSettings):

@@ -8,13 +8,18 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mexma_cli import languages
-from mexma_cli.settings.align import AlignSettings
-from mexma_cli.settings.embed import EmbedSettings, StoreType
-from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
-from mexma_cli.settings.mine import MineSettings, Retrieval
-from mexma_cli.settings.rules import RuleSettings
 from mexma_cli.settings.section import RunName, Section
-from mexma_cli.settings.split import SplitSettings
+from mexma_cli.settings.stages import (
+    BUNDLED,
+    AlignSettings,
+    EmbedSettings,
+    EncoderChoice,
+    MineSettings,
+    Retrieval,
+    RuleSettings,
+    SplitSettings,
+    StoreType,
+)
 
 Code = str
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
-from mexma_cli.settings.encoder import Device
 from mexma_cli.settings.registry import DecomposerSettings
 from mexma_cli.settings.section import Folder, RunName, Section
+from mexma_cli.settings.stages import Device
 
 
 class StorePaths(Section):

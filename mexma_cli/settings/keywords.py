@@ -9,11 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from mexma_cli.settings.embed import StoreType
-from mexma_cli.settings.mine import Retrieval
-from mexma_cli.settings.rules import IdentifierName
-from mexma_cli.settings.score import MarginName
-from mexma_cli.settings.split import Kind
+from mexma_cli.settings.stages import IdentifierName, Kind, MarginName, Retrieval, StoreType
 
 
 class ScoreKeywords(TypedDict, total=False):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, get_args
 
@@ -143,15 +145,19 @@ def option_of(section: type[Section], name: str) -> Option | None:
 
 def explanation(section: type[Section], name: str) -> str:
     """The string below a field, or what a section that this one is derived from says there."""
-    for one in section.__mro__:
-        if one is not Section and issubclass(one, Section) and name in one.__annotations__:
-            (body,) = ast.parse(inspect.getsource(one)).body
-            assert isinstance(body, ast.ClassDef)
-            for line, after in pairwise(body.body):
-                match line, after:
-                    case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(
-                        value=ast.Constant(value=str(text))
-                    ):
-                        if found == name:
-                            return " ".join(text.split())
-    return ""
+    own = (one for one in section.__mro__ if issubclass(one, Section) and one is not Section)
+    texts = (_strings_below_fields(one.__module__).get((one.__name__, name)) for one in own)
+    return next(filter(None, texts), "")
+
+
+@cache
+def _strings_below_fields(module: str) -> dict[tuple[str, str], str]:
+    """For each class of a module and each of its fields: the string below the field."""
+    found = {}
+    for section in ast.parse(inspect.getsource(sys.modules[module])).body:
+        for line, after in pairwise(section.body if isinstance(section, ast.ClassDef) else ()):
+            match line, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    assert isinstance(section, ast.ClassDef)
+                    found[section.name, name] = " ".join(text.split())
+    return found

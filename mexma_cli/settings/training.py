@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli import languages
-from mexma_cli.settings.encoder import Device, Dtype
 from mexma_cli.settings.registry import ObjectiveSettings
 from mexma_cli.settings.section import Folder, RunName, Section
+from mexma_cli.settings.stages import Device, Dtype
 
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
-from mexma_cli.settings.convert import ConvertSettings
-from mexma_cli.settings.embed import StoreType
+from mexma_cli.settings.stages import ConvertSettings, StoreType
 from mexma_cli.store.arrays import load_array
 from mexma_cli.store.embeddings import RAW_FINGERPRINT, EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Source

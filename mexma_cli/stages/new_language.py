@@ -28,7 +28,7 @@ from mexma_cli.evaluation.bucc import measure, read_sets
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
 from mexma_cli.settings.load import load
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of

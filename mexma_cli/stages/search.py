@@ -17,8 +17,7 @@ from mexma_cli.knn.sides import dots
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import WORK, check_own, fingerprint, remove
-from mexma_cli.settings.embed import StoreType
+from mexma_cli.settings.stages import StoreType
 from mexma_cli.store.arrays import check_is_file, file_size, file_type
 from mexma_cli.store.folder import File, FolderManifest, Frozen
 

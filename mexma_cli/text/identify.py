@@ -14,7 +14,7 @@ import numpy as np
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
-from mexma_cli.settings.rules import IdentifierName
+from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
 
 SHORT = 20

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.split import Kind
+from mexma_cli.settings.stages import Kind
 from mexma_cli.text.compression import plain_name
 
 KINDS: dict[str, Kind] = {

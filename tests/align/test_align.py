@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.align.align import Alignment, Side, align
-from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.stages import AlignSettings
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.settings.knn import bytes_of
+from mexma_cli.settings.stages import bytes_of
 from tests.command import fails, ok, run
 from tests.stores import make_store
 

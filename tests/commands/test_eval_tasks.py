@@ -301,7 +301,7 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
     import torch
 
     from mexma_cli.evaluation.xnli import CLASSES, Inference, PairClassifier, fine_tune
-    from mexma_cli.settings.evaluate import FineTuning
+    from mexma_cli.settings.stages import FineTuning
 
     labels = list(ENDINGS)
     train = [f"The river is rising {n}.\t{ENDINGS[labels[n % 3]][0]}" for n in range(90)]

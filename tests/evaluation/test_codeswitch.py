@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary, write_code_switched
-from mexma_cli.settings.evaluate import Switching
+from mexma_cli.settings.stages import Switching
 from tests.command import write
 from tests.faults.running import tree
 from tests.stores import full_disk

@@ -22,7 +22,7 @@ from mexma_cli.evaluation.xnli import (
     fine_tune,
     read_inference,
 )
-from mexma_cli.settings.evaluate import FineTuning
+from mexma_cli.settings.stages import FineTuning
 
 
 def toy_pairs(count: int) -> Inference:

@@ -12,7 +12,7 @@ import pytest
 from mexma_cli.evaluation.aligned import read_texts
 from mexma_cli.evaluation.augment import HardNegative, augmented_names, augmented_texts, find_augmented
 from mexma_cli.evaluation.xsimpp import evaluate
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 from tests.evaluation.given import Known, put
 
 ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]

@@ -13,7 +13,7 @@ from mexma_cli.knn import choice
 from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import SearchSettings
 from tests.knn.searching import same, with_product
 
 pytestmark = [

@@ -17,7 +17,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.faiss_index import SIZES, choose
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import Source, same
 from tests.stores import flip

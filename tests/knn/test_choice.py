@@ -19,7 +19,7 @@ from mexma_cli.knn.products import Float32
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.torch_products import BFloat16, Int8, OnDevice, TorchFloat32
 from mexma_cli.numerics.precisions import computing_on
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import SearchSettings
 
 MANY, FEW = (1 << 20, 1 << 20), (300, 400)
 

@@ -12,7 +12,7 @@ from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Window, merged, neighbours_in
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import SearchSettings
 from tests.knn.searching import Source, same
 from tests.knn.test_tiled import spans
 

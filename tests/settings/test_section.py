@@ -15,12 +15,9 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.numerics.precisions import SHORT_NAMES
-from mexma_cli.settings.encoder import Dtype
-from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.settings.mine import MineSettings, Retrieval
-from mexma_cli.settings.score import MarginName
 from mexma_cli.settings.section import Section, explanation, option_of
+from mexma_cli.settings.stages import Dtype, MarginName, MineSettings, Retrieval, SearchSettings
 
 CORPUS = Path(__file__).parent.parent.parent / "examples" / "corpus.yaml"
 

@@ -8,7 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit
-from mexma_cli.settings.convert import ConvertSettings
+from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.convert import (
     VectorFile,
     is_npy,

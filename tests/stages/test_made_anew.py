@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.convert import ConvertSettings
-from mexma_cli.settings.knn import KnnSettings
+from mexma_cli.settings.stages import ConvertSettings, KnnSettings
 from mexma_cli.stages.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
 from mexma_cli.stages.mine.mine import mine

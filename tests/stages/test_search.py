@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.settings.mine import MineSettings
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import MineSettings, ScoreSettings
 from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.search import hit_lines, nearest, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mexma_cli.settings.knn import bytes_of
+from mexma_cli.settings.stages import bytes_of
 from mexma_cli.text.amounts import counted, size, size_option
 
 

@@ -10,7 +10,7 @@ import click
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.inputs import progress_bar
 from mexma_cli.commands.options import options_of
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 
 
 @evaluation(

@@ -9,7 +9,7 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 from mexma_cli.commands.options import options_of, output_option
-from mexma_cli.settings.evaluate import Switching
+from mexma_cli.settings.stages import Switching
 
 
 @click.command("codeswitch")

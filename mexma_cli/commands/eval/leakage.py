@@ -9,7 +9,7 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.options import decomposer_option
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
-from mexma_cli.settings.encoder import BUNDLED
+from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.stages.embed.inputs import load_encoder
 
 

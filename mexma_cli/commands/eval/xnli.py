@@ -9,7 +9,7 @@ import click
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.options import options_of
 from mexma_cli.commands.progress import progress
-from mexma_cli.settings.evaluate import FineTuning
+from mexma_cli.settings.stages import FineTuning
 from mexma_cli.stages.embed.inputs import load_encoder
 
 PAIRS = "for sentences; here pairs are read, as the paper does it."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 
 if TYPE_CHECKING:
     from mexma_cli.evaluation.aligned import AlignedTexts

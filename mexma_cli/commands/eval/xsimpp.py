@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import ScoreSettings
 
 if TYPE_CHECKING:
     from mexma_cli.evaluation.aligned import AlignedTexts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mexma_cli.settings.encoder import Pooling
+from mexma_cli.settings.stages import Pooling
 
 
 class Family(NamedTuple):

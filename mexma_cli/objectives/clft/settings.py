@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mexma_cli.settings.registry import ObjectiveSettings, objective
-from mexma_cli.settings.work import Pass, Shape, Work
+from mexma_cli.settings.registry import ObjectiveSettings, Pass, Shape, Work, objective
 
 
 @objective("clft", "mexma_cli.objectives.clft.loss:Clft")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from mexma_cli.objectives.shared_settings import RankingSettings, check_shares
-from mexma_cli.settings.registry import objective
+from mexma_cli.settings.registry import Pass, Shape, Work, objective
 from mexma_cli.settings.section import Section
-from mexma_cli.settings.work import Pass, Shape, Work
 
 
 class Tlm(Section):

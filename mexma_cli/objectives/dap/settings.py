@@ -8,9 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from mexma_cli.objectives.shared_settings import RankingSettings
-from mexma_cli.settings.registry import objective
+from mexma_cli.settings.registry import Pass, Shape, Work, objective
 from mexma_cli.settings.section import Section
-from mexma_cli.settings.work import Pass, Shape, Work
 
 
 class Rtl(Section):

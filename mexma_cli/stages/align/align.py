@@ -23,7 +23,7 @@ from mexma_cli.formats.bitext import AlignedPair, BitextFormat, format_of, forma
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
-from mexma_cli.settings.align import AlignSettings
+from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents
 from mexma_cli.store.alignments import RECORD, AlignmentJournal

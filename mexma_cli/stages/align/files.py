@@ -30,8 +30,7 @@ from mexma_cli.files import (
 from mexma_cli.formats.bitext import DEFAULT, formats
 from mexma_cli.formats.tsv import one_field
 from mexma_cli.languages import UNSTATED
-from mexma_cli.settings.align import AlignSettings
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import AlignSettings, EncoderChoice
 from mexma_cli.stages.align.align import (
     AlignCounts,
     Aligned,

@@ -17,8 +17,8 @@ from mexma_cli.knn.tiles import Search
 from mexma_cli.knn.torch_products import KINDS
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import COMPILED_FROM, Matching
-from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.settings.load import load
+from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.identify import Py3Langid

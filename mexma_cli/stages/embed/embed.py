@@ -15,7 +15,7 @@ import numpy as np
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.numerics.threads import threads
-from mexma_cli.settings.embed import EmbedSettings
+from mexma_cli.settings.stages import EmbedSettings
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
 from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already

@@ -20,7 +20,7 @@ from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.encoder import EncoderChoice, Pooling
+    from mexma_cli.settings.stages import EncoderChoice, Pooling
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import FileScan
 
@@ -43,7 +43,7 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
         MexmaError: As `SentenceEncoder.load`.
     """
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.encoder import BUNDLED
+    from mexma_cli.settings.stages import BUNDLED
 
     if choice.model is None:
         log.info(
@@ -78,7 +78,7 @@ def load_encoder_of(
     Raises:
         MexmaError: The stores are of another encoder.
     """
-    from mexma_cli.settings.encoder import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.store.embeddings import check_encoder
 
@@ -229,7 +229,7 @@ def open_inputs(
     if texts:
         from mexma_cli.encoder.encoder import SentenceEncoder
         from mexma_cli.files import temporary_space
-        from mexma_cli.settings.embed import EmbedSettings
+        from mexma_cli.settings.stages import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
 
         task = None if isinstance(encoder, SentenceEncoder) else encoder.task

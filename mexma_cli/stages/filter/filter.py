@@ -21,7 +21,7 @@ from mexma_cli.files import together, write_json_atomic
 from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, formats, open_pairs, outputs_of
 from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
-from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.text.duplicates import folded

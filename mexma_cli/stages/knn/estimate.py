@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mexma_cli.knn.estimate import seconds_needed
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore

@@ -11,7 +11,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import clear
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.settings.knn import EXACT, KnnSettings
+from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, asked_of_index, check_memory, journal_in, search

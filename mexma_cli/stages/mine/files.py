@@ -13,7 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import together
 from mexma_cli.formats.bitext import formats
 from mexma_cli.languages import UNSTATED, resolve
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import SearchResult, journal_beside

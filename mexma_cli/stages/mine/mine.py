@@ -18,7 +18,7 @@ from mexma_cli.mining.candidates import Candidates, PairSpool
 from mexma_cli.mining.lists import Sides, means_of, others, sides_of
 from mexma_cli.mining.match import match
 from mexma_cli.mining.restricted import restricted_search
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs

@@ -12,8 +12,7 @@ from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
-from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import BUNDLED, EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder, open_store
 from mexma_cli.stages.knn.search import resident, result_bytes
 from mexma_cli.store.embeddings import StorePair

@@ -13,8 +13,7 @@ import numpy as np
 
 from mexma_cli import __version__
 from mexma_cli.files import write_json_atomic
-from mexma_cli.settings.knn import SearchSettings
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.folder import Frozen
 

@@ -13,9 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.encoder import BUNDLED
-from mexma_cli.settings.mine import MineSettings
-from mexma_cli.settings.rules import RuleSettings
+from mexma_cli.settings.stages import BUNDLED, MineSettings, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import stated, why_margin

@@ -50,7 +50,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
+from mexma_cli.settings.stages import BUNDLED, EncoderChoice
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Frozen

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, write_json_atomic
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -208,7 +208,7 @@ def embed_known(task: Task) -> dict[str, Any]:
 
 
 def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
-    from mexma_cli.settings.embed import EmbedSettings
+    from mexma_cli.settings.stages import EmbedSettings
     from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
     from mexma_cli.text.lines import scan
 
@@ -347,7 +347,7 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def tune(task: Task) -> dict[str, Any]:
     """The threshold of a language pair, by its scores and known translations, if there are some."""
-    from mexma_cli.settings.mine import MineSettings
+    from mexma_cli.settings.stages import MineSettings
     from mexma_cli.stages.mine.thresholds import KnownThreshold
     from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
 
@@ -383,7 +383,7 @@ def tune(task: Task) -> dict[str, Any]:
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of, write_pairs
-    from mexma_cli.settings.mine import MineSettings
+    from mexma_cli.settings.stages import MineSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import mine_files
     from mexma_cli.stages.mine.report import MiningJob
@@ -429,7 +429,7 @@ def mine(task: Task) -> dict[str, Any]:
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
     from mexma_cli.formats.bitext import formats, outputs_of, write_pairs
-    from mexma_cli.settings.align import AlignSettings
+    from mexma_cli.settings.stages import AlignSettings
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
     from mexma_cli.stages.run.samples import histogram, samples

@@ -24,8 +24,7 @@ from mexma_cli.knn.units import directed
 from mexma_cli.languages import UNSTATED, known
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.settings.encoder import EncoderChoice
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows

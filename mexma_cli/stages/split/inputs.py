@@ -19,7 +19,7 @@ import xxhash
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, known, resolve, spellings
-from mexma_cli.settings.split import Kind, SplitSettings
+from mexma_cli.settings.stages import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of

@@ -37,7 +37,7 @@ from mexma_cli.files import (
     together,
     write_json_atomic,
 )
-from mexma_cli.settings.split import SplitSettings
+from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
     DOCUMENT_REASONS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from mexma_cli.errors import MexmaError, require
-from mexma_cli.settings.split import Kind
+from mexma_cli.settings.stages import Kind
 from mexma_cli.text.lines import label_of, read_pieces
 from mexma_cli.text.pages import unchunked, unpacked
 

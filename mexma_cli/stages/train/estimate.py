@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.settings.registry import Shape, Work
 from mexma_cli.settings.training import Phase, Recipe, TrainerSettings
-from mexma_cli.settings.work import Shape, Work
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.store.pairs import TokenisedPairs
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.embed import EmbedSettings
+from mexma_cli.settings.stages import EmbedSettings
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Part

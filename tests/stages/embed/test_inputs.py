@@ -12,7 +12,7 @@ import pytest
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.pooling import Normalize
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run, write

@@ -9,8 +9,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.settings.knn import KnnSettings
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import KnnSettings, MineSettings
 from mexma_cli.stages.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, kept_already, read_neighbours
 from mexma_cli.stages.mine.mine import mine

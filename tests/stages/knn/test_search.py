@@ -16,8 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
-from mexma_cli.settings.knn import SearchSettings
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.search import (
     check_memory,
     journal_beside,

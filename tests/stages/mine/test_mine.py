@@ -8,7 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.knn.search import SearchResult
 from mexma_cli.stages.mine.documents import read_documents

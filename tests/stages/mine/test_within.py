@@ -9,7 +9,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining import lists
 from mexma_cli.mining.lists import sides_of
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
 from mexma_cli.stages.mine.documents import DocumentFiles, read_documents

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.mine import MineSettings
-from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.settings.stages import MineSettings, ScoreSettings
 from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.score.score import score, scored_lines, split_sides
 from mexma_cli.store.embeddings import StorePair

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.split import SplitSettings
+from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split import inputs as reading
 from mexma_cli.stages.split.chunk import ChunkWorker
 from mexma_cli.stages.split.inputs import Splitting, find_inputs

@@ -11,7 +11,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.mining import lists, ranked
 from mexma_cli.mining.lists import sides_of, without_pairs
 from mexma_cli.mining.match import match
-from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import KnownLists, mine
