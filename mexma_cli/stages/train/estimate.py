@@ -1,7 +1,7 @@
 """The costs of a training, counted from its recipe before anything heavy is loaded.
 
-Operations are exact for the shapes (`settings.work`), but for the mean length of a sentence, which is known
-only of prepared pairs. Memory and hours are estimates.
+Operations are exact for the shapes (`Work`), but for the mean length of a sentence, which is known only of
+prepared pairs. Memory and hours are estimates.
 """
 
 from __future__ import annotations
