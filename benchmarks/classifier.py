@@ -27,16 +27,16 @@ from encoder import MiningSet, mining_sets, news_sets
 
 from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.features import FEATURES
-from mexma_cli.classifier.model import Classifier, features_for, write_classifiers
+from mexma_cli.classifier.model import Classifier, Weights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
-from mexma_cli.classifier.training import examples, fit
+from mexma_cli.classifier.precision import PairPrecision
+from mexma_cli.classifier.training import best_one_to_one, calibration_error, examples, fit
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
-from mexma_cli.mining.candidates import Candidates, best_first
-from mexma_cli.mining.estimate import ProbabilityModel
-from mexma_cli.mining.match import Matching, match
-from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.match import match
+from mexma_cli.mining.threshold import Threshold
 from mexma_cli.text.lines import read_lines
 
 K = 4
@@ -76,11 +76,7 @@ class Set:
 
     def best(self, scores: np.ndarray) -> tuple[Threshold, np.ndarray, np.ndarray]:
         """The result of best F1 with these scores, one to one; scores and correctness of these pairs."""
-        found = self.candidates
-        scored = best_first(Candidates(scores, found.source, found.target, np.arange(len(found))))
-        scored = scored.take(Matching("max", self.rows).taken(scored))
-        correct = self.correct[scored.cosines]
-        return choose(scored.scores, correct, self.gold), scored.scores, correct
+        return best_one_to_one(self.candidates, scores, self.correct, self.rows, self.gold)
 
 
 def split(
@@ -188,14 +184,6 @@ def trained(sets: Sequence[Set], names: tuple[str, ...]) -> Classifier:
     return fit(names, [one.values[:, chosen] for one in sets], [one.correct for one in sets])
 
 
-def calibration_error(probabilities: np.ndarray, correct: np.ndarray, bins: int = 10) -> float:
-    """Expected calibration error in percent: the mean distance, weighed by pairs, of the mean probability in
-    a tenth from the share that is correct."""
-    place = np.minimum((probabilities * bins).astype(int), bins - 1)
-    inside = [place == one for one in range(bins) if (place == one).any()]
-    return 100 * sum(one.mean() * abs(probabilities[one].mean() - correct[one].mean()) for one in inside)
-
-
 def table(training: Sequence[Set], measured: Sequence[Set], without: Sequence[str]) -> None:
     """Print best F1 of margin and of the classifiers, whose weights come from other languages."""
     kinds = ("vectors", "text", "words")
@@ -239,8 +227,7 @@ def print_precisions(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
     for wanted in (0.8, 0.9, 0.95):
         truths, inside, errors = [], [], []
         for scores, correct in sets:
-            model = ProbabilityModel(scores)
-            cut = model.cut(model.choose(wanted))
+            cut = PairPrecision(scores, scores).choose(wanted)
             above = correct[scores > cut.threshold]
             low, high = cut.precision_interval
             truths.append(float(above.mean()))
@@ -271,7 +258,7 @@ def main() -> None:
     training = list(with_features(training_sets(arguments.data, languages), encoder, arguments.cache))
     if arguments.weights:
         found = {needs: trained(training, features_for(needs)) for needs in ("vectors", "text", "words")}
-        write_classifiers(arguments.weights, found, ABOUT)
+        Weights(ABOUT, mini.name, mini.fingerprint, mini.dim, found).write(arguments.weights)
         return
     sets = measured_sets(arguments.data, mini.languages)
     table(training, list(with_features(sets, encoder, arguments.cache)), arguments.without)

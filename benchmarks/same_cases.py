@@ -404,7 +404,8 @@ shards/all.emb
         tune {STORES} --precision 0.9 --margin distance --json
         tune {STORES} --retrieval intersect -k 2
         fails tune {STORES} -o tune-texts/kept.tsv
-        tune {STORES} --plant text/gold.spa text/gold.eng --drop-copies
+        tune {STORES} --drop-copies --precision 0.8 --save-threshold tune-texts/kept.json
+        mine {STORES} --precision 0.8
         tune {STORES} {WITHIN} --json
     """,
     "filter": """

@@ -1,13 +1,13 @@
 """How near the precision that `mexma tune` estimates without a gold list is to the truth.
 
-    python benchmarks/thresholds.py DIR [--margin ratio] [-k 4] [--seed 0] [--times 1] [--lines 6000]
-        [--languages ces_Latn,deu_Latn,...]
+    python benchmarks/thresholds.py DIR [-k 4] [--seed 0] [--times 1] [--lines 6000]
+        [--languages ita_Latn,pol_Latn,...]
 
 (DIR: wmt_newstest/, tatoeba_mt/, ntrex128/ and bible/ below it, files of x TAB English or of aligned
 lines.) Mixes texts: of both sides of each corpus some lines, of which a share has its translation among the
-others'. At the thresholds for several estimated precisions it prints the truth, the estimate's 95 % interval,
-and how often that contains the truth: from the scores alone, and with 50 labels taken from the gold list.
-Then it plants pairs of each corpus in each of the same language.
+others', and 500 translations of one corpus among lines of another. At the thresholds for several estimated
+precisions it prints the truth, the estimate's 95 % interval, and how often that contains the truth: of pairs
+by probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import argparse
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
+from mexma_cli.classifier.model import bundled, probabilities_of, probable
+from mexma_cli.classifier.pairs import known_of
+from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.estimate import FEWEST, EstimatedCut, LabelledModel, pairs_to_label
-from mexma_cli.mining.lists import first_of, without_pairs
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import match
-from mexma_cli.stages.tune.estimate import Rounds, estimate
-from mexma_cli.stages.tune.planted import Planted
 
-LANGUAGES = ("ces_Latn", "deu_Latn", "fin_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn", "tur_Latn")
+LANGUAGES = ("fin_Latn", "ita_Latn", "pol_Latn", "ukr_Cyrl")  # of which the weights have seen nothing
 SHARES = (0.04, 0.12, 0.35, 0.75)
 PRECISIONS = (0.8, 0.9, 0.95)
 LABELS = 50
-PLANTED = 300
 
 
 def corpora(
@@ -66,58 +66,60 @@ def different(pairs: list[tuple[str, ...]], most: int) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
+class Corpus:
+    """Pairs and their vectors."""
+
+    pairs: list[tuple[str, str]]
+    vectors: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
 class Mixture:
-    """Vectors of two texts: the first `aligned` lines of one are the translations of those of the other."""
+    """Two texts: the first `aligned` lines of one are the translations of those of the other."""
 
-    x: np.ndarray
-    y: np.ndarray
+    texts: tuple[list[str], list[str]]
+    vectors: tuple[np.ndarray, np.ndarray]
     aligned: int
-    rest: np.ndarray
-    """Pairs that are not in them, int [n]."""
 
-    def rounds(self, k: int, margin: str, known: Sides | None = None) -> tuple[Rounds, np.ndarray]:
-        """Both rounds of pairs, with known translations planted, and which of the first are right, bool."""
-        sides = (
-            [self.x, self.y]
-            if known is None
-            else [np.append(*s, axis=0) for s in zip(self, known, strict=True)]
-        )
-        neighbours = knn(sides[0], sides[1], k + 1)
-        first = match(first_of(neighbours, k), margin)
-        second = match(without_pairs(neighbours, first, k), margin)
-        own, own_second = (
-            f.take((f.source < len(self.x)) & (f.target < len(self.y))) for f in (first, second)
-        )
-        back = (first.source >= len(self.x)) & (first.source - len(self.x) == first.target - len(self.y))
-        planted = None
-        if known is not None:
-            planted = Planted(first.scores[back].astype(np.float64), len(known[0]), 0, 0, (0, 0))
-        right = (own.source == own.target) & (own.source < self.aligned)
-        return Rounds(own, own_second, (len(self.x), len(self.y)), planted, within=False), right
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return iter((self.x, self.y))
+    def right(self, pairs: Candidates) -> np.ndarray:
+        """Which pairs are translations, bool [n]."""
+        return (pairs.source == pairs.target) & (pairs.source < self.aligned)
 
 
-Sides = tuple[np.ndarray, np.ndarray]
+def mixture(
+    corpora: Sequence[Corpus], sides: Sequence[tuple[np.ndarray, np.ndarray]], aligned: int
+) -> Mixture:
+    """Of some lines of each corpus, int [n] of both sides."""
+    texts, vectors = [], []
+    for side in (0, 1):
+        of_side = [(corpus, rows[side]) for corpus, rows in zip(corpora, sides, strict=True)]
+        texts.append([corpus.pairs[row][side] for corpus, rows in of_side for row in rows.tolist()])
+        vectors.append(np.concatenate([corpus.vectors[side][rows] for corpus, rows in of_side]))
+    return Mixture((texts[0], texts[1]), (vectors[0], vectors[1]), aligned)
 
 
-def mixture(sides: Sides, share: float, rng: np.random.Generator) -> Mixture:
-    """Of some of a corpus, a share of the lines with its translation."""
-    order = rng.permutation(len(sides[0]))
+def of_one_kind(corpus: Corpus, share: float, rng: np.random.Generator) -> Mixture:
+    """Some lines of a corpus, a share of which has its translation."""
+    order = rng.permutation(len(corpus.pairs))
     lines = int(len(order) * rng.uniform(0.4, 0.9) / (2 - share))
     aligned = int(share * lines)
     other = np.append(order[:aligned], order[lines : 2 * lines - aligned])
-    return Mixture(sides[0][order[:lines]], sides[1][other], aligned, order[2 * lines - aligned :])
+    return mixture([corpus], [(order[:lines], other)], aligned)
+
+
+def of_two_kinds(own: Corpus, other: Corpus, rng: np.random.Generator) -> Mixture:
+    """500 translations of one corpus among lines of another."""
+    order, lines = rng.permutation(len(own.pairs))[:500], len(other.pairs) // 2
+    rest = np.arange(lines), np.arange(lines, len(other.pairs))
+    return mixture([own, other], [(order, order), rest], len(order))
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path)
-    parser.add_argument("--margin", default="ratio")
     parser.add_argument("-k", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--languages", default=",".join(LANGUAGES))
@@ -125,92 +127,63 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="how often each mixture is drawn")
     arguments = parser.parse_args()
     encoder, rng = SentenceEncoder.load("mini"), np.random.default_rng(arguments.seed)
-    embedded: dict[tuple[str, str], Sides] = {}
-    for (corpus, language), pairs in corpora(arguments.data, arguments.languages.split(","), arguments.lines):
+    every: dict[tuple[str, str], Corpus] = {}
+    for name, pairs in corpora(arguments.data, arguments.languages.split(","), arguments.lines):
         source, target = (encoder.embed([pair[side] for pair in pairs]) for side in (0, 1))
-        embedded[corpus, language] = source, target
-    how = arguments.k, arguments.margin
+        every[name] = Corpus(pairs, (source, target))
     print("| by | translations | wanted | texts | true: median | 5 to 95 % | interval: median | contains |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    every, times = list(embedded.values()), range(arguments.times)
-    mixtures = [mixture(sides, share, rng) for _ in times for sides in every for share in SHARES]
-    print_precision("", mixtures, how)
-    others = [
-        mixed_kinds(own, other, rng)
+    times = range(arguments.times)
+    kinds = {
+        f"{share:.0%}": [of_one_kind(one, share, rng) for _ in times for one in every.values()]
+        for share in SHARES
+    }
+    kinds["in another corpus"] = [
+        of_two_kinds(own, other, rng)
         for _ in times
-        for (corpus, language), own in embedded.items()
-        for (its_corpus, its_language), other in embedded.items()
+        for (corpus, language), own in every.items()
+        for (its_corpus, its_language), other in every.items()
         if its_language == language and its_corpus != corpus
     ]
-    print_precision("in another corpus", others, how)
-    print_planted(embedded, how, arguments.times, rng)
+    for of, mixtures in kinds.items():
+        print_precision(of, mixtures, arguments.k, encoder)
 
 
-def mixed_kinds(own: Sides, other: Sides, rng: np.random.Generator) -> Mixture:
-    """500 translations of one corpus among lines of another."""
-    order, lines = rng.permutation(len(own[0]))[:500], len(other[0]) // 2
-    x, y = (
-        np.append(own[0][order], other[0][:lines], axis=0),
-        np.append(own[1][order], other[1][lines:], axis=0),
-    )
-    return Mixture(x, y, len(order), order[:0])
-
-
-def print_precision(of: str, mixtures: Sequence[Mixture], how: tuple[int, str]) -> None:
-    found: dict[tuple[str, str, float], list[tuple[EstimatedCut, float]]] = {}
+def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: SentenceEncoder) -> None:
+    """Print the rows of mixtures of a kind."""
+    found: dict[tuple[str, float], list[tuple[EstimatedCut, float]]] = {}
+    classifier = bundled().by["words"]
     for mixed in mixtures:
-        rounds, right = mixed.rounds(*how)
-        share = round(mixed.aligned / len(mixed.x), 2)
-        model, scores = rounds.model(), rounds.pairs.scores
-        labels = pairs_to_label(model, scores, LABELS)
-        labelled = LabelledModel(model, scores, labels, right[labels])
-        for name, tried in (("scores alone", model), (f"{LABELS} labels", labelled)):
+        near = knn(*mixed.vectors, k)
+        sides = known_of(near, (partial(iter, mixed.texts[0]), partial(iter, mixed.texts[1])), encoder.embed)
+        probably, by_margin = probable(classifier, near, sides), match(near)
+        by_margin_model = PairPrecision(
+            by_margin.scores, probabilities_of(classifier, near, sides, by_margin)
+        )
+        labels, right = pairs_to_label(by_margin_model.probabilities, LABELS), mixed.right(by_margin)
+        models = {
+            "probability": (probably, PairPrecision(probably.scores, probably.scores)),
+            "margin": (by_margin, by_margin_model),
+            f"margin, {LABELS} labels": (by_margin, by_margin_model.labelled(labels, right[labels])),
+        }
+        for name, (pairs, model) in models.items():
             for wanted in PRECISIONS:
                 try:
-                    cut = tried.cut(tried.choose(wanted))
+                    cut = model.choose(wanted)
                 except MexmaError:  # no threshold has that precision
                     continue
-                truth = float(right[scores > cut.threshold].mean())
-                found.setdefault((name, of or f"{share:.0%}", wanted), []).append((cut, truth))
-    for (name, share, wanted), rows in sorted(found.items(), key=lambda row: row[0][0] != "scores alone"):
+                found.setdefault((name, wanted), []).append((cut, mixed.right(pairs)[: cut.count].mean()))
+    for (name, wanted), rows in found.items():
         truth = np.array([row[1] for row in rows])
         limits = np.array([row[0].precision_interval for row in rows])
         inside = np.mean((limits[:, 0] <= truth) & (truth <= limits[:, 1]))
         low, middle, high = np.quantile(truth, [0.05, 0.5, 0.95])
         bounds = "{:.2f} to {:.2f}".format(*np.median(limits, axis=0))
         print(
-            f"| {name} | {share} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
-            f"| {bounds} | {inside:.0%} |"
+            f"| {name} | {of} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
+            f"| {bounds} | {inside:.0%} |",
+            flush=True,
         )
-
-
-def print_planted(
-    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], times: int, rng: np.random.Generator
-) -> None:
-    """Plant pairs of every corpus in every corpus of the same language."""
-    contained, told, recalled = ({"the same": [], "another": []} for _ in range(3))
-    trials = [(one, other) for one in embedded for other in embedded if one[1] == other[1]] * times
-    for text, known in trials:
-        mixed = mixture(embedded[text], rng.uniform(0.05, 0.5), rng)
-        rows = mixed.rest if known == text else rng.permutation(len(embedded[known][0]))
-        planted = (embedded[known][0][rows[:PLANTED]], embedded[known][1][rows[:PLANTED]])
-        rounds, right = mixed.rounds(*how, planted)
-        if min(len(rounds.pairs), len(rounds.second)) < FEWEST:
-            continue
-        found = estimate(rounds, rounds.model())
-        above = right[rounds.pairs.scores > found.best.threshold]
-        low, high = found.best.precision_interval
-        name = "the same" if known == text else "another"
-        contained[name].append(low <= above.mean() <= high)
-        told[name].append(found.unlike)
-        if found.recall_interval is not None:
-            low, high = found.recall_interval
-            recalled[name].append(low <= above.sum() / mixed.aligned <= high)
-    print("\n| planted from | trials | precision's interval contains | called unlike | recall's, if not |")
-    print("| --- | --- | --- | --- | --- |")
-    for name, trial in contained.items():
-        shares = " | ".join(f"{np.mean(some[name]):.0%}" for some in (contained, told, recalled))
-        print(f"| {name} corpus | {len(trial)} | {shares} |")
 
 
 if __name__ == "__main__":

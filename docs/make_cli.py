@@ -59,11 +59,11 @@ def commands(group: LazyGroup, parent: click.Context) -> Iterator[tuple[str, cli
 def render() -> str:
     root = click.Context(cli, info_name="mexma", **cli.context_settings)
     found = list(commands(cli, root))
-    measures = [
+    inside = [
         one for _, command, ctx in found if isinstance(command, LazyGroup) for one in commands(command, ctx)
     ]
     shared = shared_options(
-        command.sections(ctx) for _, command, ctx in found + measures if isinstance(command, SectionedCommand)
+        command.sections(ctx) for _, command, ctx in found + inside if isinstance(command, SectionedCommand)
     )
     parts, last = [HEADER, group_help(cli, root)], ""
     for purpose, command, ctx in found:
@@ -73,10 +73,11 @@ def render() -> str:
         if isinstance(command, SectionedCommand):
             parts += own_help(command, ctx, shared)
         elif isinstance(command, LazyGroup):
-            parts += [group_help(command, ctx), MEASURES]
-            for _, measure, inner in measures:
-                assert isinstance(measure, SectionedCommand)
-                parts += [f"#### {inner.command_path}\n", *own_help(measure, inner, shared)]
+            parts.append(group_help(command, ctx))
+            parts += [MEASURES] * (command.name == "eval")
+            for _, one, inner in commands(command, ctx):
+                assert isinstance(one, SectionedCommand)
+                parts += [f"#### {inner.command_path}\n", *own_help(one, inner, shared)]
     parts += [RULES_HEADER + "".join(rules()), "## Shared options\n"]
     for section, options in shared.items():
         out = formatter()

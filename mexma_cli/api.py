@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mexma_cli.settings.keywords import (
         AlignKeywords,
         EmbedKeywords,
+        JudgingKeywords,
         MineKeywords,
         RuleKeywords,
         ScoreKeywords,
@@ -230,8 +231,8 @@ def mine(
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         with_ids: Look up ranks and neighbourhood means of the pairs.
         on_progress: Called with tiles of the search done and tiles in all.
-        settings: `score`, `margin`, `k`, `retrieval`, `threshold`, `max_score`, `drop_copies`, `top`,
-            `index`, `recall` and `memory`, as the options of those names.
+        settings: `score`, `margin`, `k`, `classifier`, `retrieval`, `threshold`, `precision`, `max_score`,
+            `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
 
     Returns:
         The pairs, from `pairs()`, with their scores, lines and sentences; the counts of what was left out;
@@ -341,7 +342,7 @@ def score(
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
-    **settings: Unpack[ScoreKeywords],
+    **settings: Unpack[JudgingKeywords],
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
@@ -353,8 +354,8 @@ def score(
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         probability: Find the probability of each line, too (`probabilities`); not with a background.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
-        settings: `margin` (`ratio`, `distance` or `absolute`) and `k`, the size of a neighbourhood, in
-            sentences.
+        settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in
+            sentences, and `classifier`, a file of weights.
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.
@@ -371,12 +372,12 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
-    from mexma_cli.settings.stages import ScoreSettings
+    from mexma_cli.settings.stages import JudgingSettings
     from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 
-    wanted = ScoreSettings.of(settings)
+    wanted = JudgingSettings.of(settings)
     if probability and background:
         raise TypeError("probability goes without a background")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]

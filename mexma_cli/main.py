@@ -62,6 +62,7 @@ PURPOSES = {
         "tune": "Find the best score threshold, with or without a gold list.",
         "filter": "Drop the pairs of a bitext that break a rule.",
         "review": "Put pairs on a web page, to look at and to label.",
+        "classifier": "Train the classifier that gives pairs their probabilities.",
     },
     "Train an encoder": {
         "prepare": "Clean and tokenise parallel text for training.",

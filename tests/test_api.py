@@ -21,6 +21,7 @@ from mexma_cli.settings.section import Section
 from mexma_cli.settings.stages import (
     AlignSettings,
     EmbedSettings,
+    JudgingSettings,
     MineSettings,
     RuleSettings,
     ScoreSettings,
@@ -82,6 +83,7 @@ def test_examples_run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ("model", "named"),
     [
         (ScoreSettings, keywords.ScoreKeywords),
+        (JudgingSettings, keywords.JudgingKeywords),
         (MineSettings, keywords.MineKeywords),
         (AlignSettings, keywords.AlignKeywords),
         (RuleSettings, keywords.RuleKeywords),

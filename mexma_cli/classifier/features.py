@@ -19,6 +19,9 @@ Needs = Literal["vectors", "text", "words"]
 _BEST, _SHARE = 300, 15
 """So many of the best pairs say what is usual in two texts, or one row in so many if these are fewer."""
 _LEAST = 20
+_SURE, _SURELY = 7, 0.9
+"""Where few sentences have a translation, not all of these pairs are right: those count that have such a
+probability, as the best quarter of them says what is usual; and so many at least."""
 _MAD = 1.4826  # the standard deviation of normally distributed values by their median absolute deviation
 
 
@@ -81,28 +84,38 @@ Spread = dict[str, Level]
 """What the measures of two texts are compared with, by feature."""
 
 
-def spread_of(pairs: Pairs, names: tuple[str, ...]) -> Spread:
+def spread_of(
+    pairs: Pairs,
+    names: tuple[str, ...],
+    probability: Callable[[Pairs, Spread], np.ndarray] | None = None,
+) -> Spread:
     """What features are compared with in two texts.
 
     Args:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.
+        probability: Tells which of the best pairs are translations; None: all of them count.
     """
     found, (source, target) = pairs.candidates, pairs.sides
     rows = source.lists.count, target.lists.count
     best = np.flatnonzero(Matching("max", rows).taken(found))
     best = best[: max(_LEAST, min(_BEST, min(rows) // _SHARE))]
     second = np.flatnonzero(pairs.ranks[0] == 2)
-    second = second if len(second) else np.arange(len(found))
-    of_best, of_second = pairs.take(best), pairs.take(second)
-    spread = {}
-    for name in names:
-        one = FEATURES[name]
-        if one.against:
-            other = of_best if one.against == "best" else of_second
-            spread[name] = Level(
-                *_middle(one.measure(of_best), one.floor), *_middle(one.measure(other), one.floor)
-            )
-    return spread
+    of_second = pairs.take(second if len(second) else np.arange(len(found)))
+    compared = [FEATURES[name] for name in names if FEATURES[name].against]
+    rivals = {
+        one.name: _middle(one.measure(of_second), one.floor) for one in compared if one.against != "best"
+    }
+
+    def usual(chosen: np.ndarray) -> Spread:
+        some = pairs.take(chosen)
+        middles = {one.name: _middle(one.measure(some), one.floor) for one in compared}
+        return {name: Level(*middle, *rivals.get(name, middle)) for name, middle in middles.items()}
+
+    if probability is None:
+        return usual(best)
+    chances = probability(pairs.take(best), usual(best[: max(_SURE, len(best) // 4)]))
+    least = np.sort(chances)[-_SURE:].min(initial=_SURELY)
+    return usual(best[chances >= least])
 
 
 def _middle(values: np.ndarray, floor: float) -> tuple[float, float]:

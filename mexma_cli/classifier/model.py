@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,11 +15,12 @@ from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spre
 from mexma_cli.classifier.pairs import Pairs, Side
 from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.candidates import Candidates, PairSpool, SortedPairs
+from mexma_cli.mining.candidates import Candidates, SortedPairs
 from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import match, taken_of
-from mexma_cli.store.spool import parts
+from mexma_cli.store.spool import Spool, parts
 
 WEIGHTS = Path(__file__).with_name("weights.json")
 """Those that come with the package: one classifier for each of `Needs`."""
@@ -71,7 +71,7 @@ class Classifier:
         """
         wanted = pairs if wanted is None else wanted
         known = self.screen.features if self.screen else ()
-        spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)))
+        spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)), self._unscreened)
         for part in parts(len(wanted), _AT_ONCE):
             some = wanted.take(part)
             yield replace(some.candidates, scores=self._of_pairs(some, spread))
@@ -79,11 +79,14 @@ class Classifier:
     def _of_pairs(self, pairs: Pairs, spread: Spread) -> np.ndarray:
         """Probabilities, float32 [N]."""
         if self.screen is None:
-            return self.of(columns(pairs, self.features, spread))
-        found = self.screen.of(columns(pairs, self.screen.features, spread))
+            return self._unscreened(pairs, spread)
+        found = self.screen._unscreened(pairs, spread)
         possible = np.flatnonzero(found > _IMPOSSIBLE)
-        found[possible] = self.of(columns(pairs.take(possible), self.features, spread))
+        found[possible] = self._unscreened(pairs.take(possible), spread)
         return found
+
+    def _unscreened(self, pairs: Pairs, spread: Spread) -> np.ndarray:
+        return self.of(columns(pairs, self.features, spread))
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """float32 [N], from features float32 [N, features]."""
@@ -109,59 +112,111 @@ def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tupl
     found = SortedPairs()
     for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
         found.add(some)
-    taken, result = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count)), PairSpool()
-    shift = shift_of(taken.scores[part] for part in parts(len(taken), _AT_ONCE))
-    for part in parts(len(taken), _AT_ONCE):
-        some = taken.take(part)
-        result.write(replace(some, scores=shifted(some.scores, shift)))
-    return result.pairs()
+    taken = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
+    return replace(taken, scores=_fitted(taken.scores))
 
 
-def read_classifiers(path: Path = WEIGHTS) -> dict[str, Classifier]:
-    """The classifiers of a file of weights, by what they need.
+def probabilities_of(
+    classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side], given: Candidates
+) -> np.ndarray:
+    """The probability that each given pair is a translation, float32 [n], memory-mapped.
+
+    The neighbours of all rows say first what is usual in the two texts, then the given pairs are judged, as
+    `probable` judges candidates. They fit the share of translations among the pairs.
 
     Raises:
-        MexmaError: It is no such file, or has a feature that is not known.
+        MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    every, found = Pairs(match(neighbours, "ratio", "all"), sides), Spool(np.float32)
+    for some in classifier.scored(every, Pairs(given, sides)):
+        found.write(some.scores)
+    return _fitted(found.array())
+
+
+def _fitted(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities that fit the share of translations which they imply, float32 [n], memory-mapped."""
+    shift = shift_of(probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
+    found = Spool(np.float32)
+    for part in parts(len(probabilities), _AT_ONCE):
+        found.write(shifted(probabilities[part], shift))
+    return found.array()
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Classifiers, and the encoder whose vectors they were trained with.
+
+    Attributes:
+        about: Where they come from.
+        encoder, fingerprint, dim: Of the stores.
+        by: The classifiers by what they need.
+    """
+
+    about: str
+    encoder: str
+    fingerprint: str
+    dim: int
+    by: dict[str, Classifier]
+
+    @classmethod
+    def read(cls, path: Path = WEIGHTS) -> Weights:
+        """Read a file of weights.
+
+        Raises:
+            MexmaError: It is no such file, or has a feature that is not known.
+        """
         found = {}
-        for needs, one in content["classifiers"].items():
-            rows: Sequence[dict[str, Any]] = one["features"]
-            names = tuple(str(row["name"]) for row in rows)
-            mean, scale, coefficient = (
-                tuple(float(row[key]) for row in rows) for key in ("mean", "scale", "coefficient")
+        try:
+            content = read_json(path)
+            of = (
+                str(content["about"]),
+                str(content["encoder"]),
+                str(content["fingerprint"]),
+                int(content["dim"]),
             )
-            found[needs] = Classifier(names, mean, scale, coefficient, float(one["intercept"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MexmaError(f"{path} is no file of a classifier's weights: {error}") from None
-    if "words" in found and "text" in found:
-        found["words"] = replace(found["words"], screen=found["text"])
-    unknown = [name for one in found.values() for name in one.features if name not in FEATURES]
-    if unknown:
-        raise MexmaError(
-            f"{path} has a feature {unknown[0]!r}, which nobody has registered",
-            "register it as it was for training",
-        )
-    return found
+            for needs, one in content["classifiers"].items():
+                rows: Sequence[dict[str, Any]] = one["features"]
+                names = tuple(str(row["name"]) for row in rows)
+                mean, scale, coefficient = (
+                    tuple(float(row[key]) for row in rows) for key in ("mean", "scale", "coefficient")
+                )
+                found[needs] = Classifier(names, mean, scale, coefficient, float(one["intercept"]))
+            text = found["text"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MexmaError(
+                f"{path} is no file of a classifier's weights: {error}",
+                "`mexma classifier train` writes them",
+            ) from None
+        if "words" in found:
+            found["words"] = replace(found["words"], screen=text)
+        unknown = [name for one in found.values() for name in one.features if name not in FEATURES]
+        if unknown:
+            raise MexmaError(
+                f"{path} has a feature {unknown[0]!r}, which nobody has registered",
+                "name the file that registers it, as for training: --plugin FILE",
+            )
+        return cls(*of, found)
 
+    def write(self, path: Path) -> None:
+        """Write a file of weights, whole.
 
-def write_classifiers(path: Path, classifiers: dict[str, Classifier], about: str) -> None:
-    """Write a file of weights."""
-    content: dict[str, Any] = {"about": about, "classifiers": {}}
-    for needs, one in classifiers.items():
-        rows = zip(one.features, one.means, one.scales, one.coefficients, strict=True)
-        content["classifiers"][needs] = {
-            "intercept": round(one.intercept, 5),
-            "features": [
-                {"name": name, "mean": round(a, 5), "scale": round(b, 5), "coefficient": round(c, 5)}
-                for name, a, b, c in rows
-            ],
-        }
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        Raises:
+            MexmaError: The disk is full.
+        """
+        content: dict[str, Any] = vars(self) | {"classifiers": {}}
+        for needs, one in content.pop("by").items():
+            rows = zip(one.features, one.means, one.scales, one.coefficients, strict=True)
+            content["classifiers"][needs] = {
+                "intercept": round(one.intercept, 5),
+                "features": [
+                    {"name": name, "mean": round(a, 5), "scale": round(b, 5), "coefficient": round(c, 5)}
+                    for name, a, b, c in rows
+                ],
+            }
+        write_json_atomic(path, content)
 
 
 @cache
-def bundled() -> dict[str, Classifier]:
-    """The classifiers that come with the package, by what they need."""
-    return read_classifiers()
+def bundled() -> Weights:
+    """Those that come with the package."""
+    return Weights.read()

@@ -1,15 +1,34 @@
-"""Weights for a classifier, from candidates of which it is known whether they are translations."""
+"""Weights for a classifier, from parallel text, or from candidates of which it is known which are right."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from mexma_cli.classifier.calibration import logits, shift_of, shifted
 from mexma_cli.classifier.features import columns, spread_of
-from mexma_cli.classifier.model import Classifier
-from mexma_cli.classifier.pairs import Pairs
+from mexma_cli.classifier.model import Classifier, Weights, features_for
+from mexma_cli.classifier.pairs import Pairs, known_of
+from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import knn
+from mexma_cli.mining.candidates import Candidates, best_first
+from mexma_cli.mining.match import Matching, match
+from mexma_cli.mining.threshold import Threshold, choose
+
+FEWEST, ENOUGH = 100, 500
+"""Pairs without which there is no training; and without which only the bundled weights are recalibrated."""
+MOST = 20_000
+"""Pairs that are looked at."""
+_HELD_OUT = 0.3
+_WHOLE = 0.12
+"""Share of the pairs that stay whole in a mining set; of the others, a half gives sources, one targets."""
+_NEWTON_STEPS = 30
+_TIMES = 3
+"""Mining sets that are made of the same pairs."""
 
 
 def examples(pairs: Pairs, names: tuple[str, ...]) -> np.ndarray:
@@ -22,23 +41,168 @@ def examples(pairs: Pairs, names: tuple[str, ...]) -> np.ndarray:
 
 
 def fit(names: tuple[str, ...], values: Sequence[np.ndarray], correct: Sequence[np.ndarray]) -> Classifier:
-    """Fit a logistic regression with an L2 penalty of 1 on standardised features.
+    """Fit a logistic regression with an L2 penalty of 1 on standardised features, by Newton's method.
 
     Args:
         values: float32 [N, features], of each pair of texts.
         correct: bool [N].
+    """
+    every, truth = np.concatenate(values).astype(np.float64), np.concatenate(correct)
+    means, scales = every.mean(axis=0), every.std(axis=0) + 1e-9
+    standard = np.column_stack([(every - means) / scales, np.ones(len(every))])
+    penalty = np.append(np.ones(len(names)), 1e-9)  # hardly any on the intercept
+    weights = np.zeros(len(penalty))
+    for _ in range(_NEWTON_STEPS):
+        chance = 1 / (1 + np.exp(-standard @ weights))
+        slope = standard.T @ (chance - truth) + penalty * weights
+        curvature = (standard.T * (chance * (1 - chance))) @ standard + np.diag(penalty)
+        step = np.linalg.solve(curvature, slope)
+        weights -= step
+        if abs(step).max() < 1e-6:
+            break
+    mean, scale, weight = (tuple(one.tolist()) for one in (means, scales, weights[:-1]))
+    return Classifier(names, mean, scale, weight, float(weights[-1]))
+
+
+def recalibrated(one: Classifier, values: Sequence[np.ndarray], correct: Sequence[np.ndarray]) -> Classifier:
+    """A classifier whose logits o become a + b o, as fits candidates (Platt scaling)."""
+    known = [logits(one.of(some))[:, None] for some in values]
+    line = fit(("logit",), known, correct)
+    slope = max(line.coefficients[0] / line.scales[0], 0.05)
+    shift = line.intercept - slope * line.means[0]
+    coefficients = tuple(slope * value for value in one.coefficients)
+    return replace(one, coefficients=coefficients, intercept=shift + slope * one.intercept, screen=None)
+
+
+def best_one_to_one(
+    found: Candidates, scores: np.ndarray, correct: np.ndarray, rows: tuple[int, int], gold: int
+) -> tuple[Threshold, np.ndarray, np.ndarray]:
+    """The cut of best F1 where candidates are taken by some scores, one to one; the scores of what is taken,
+    best first, and which are correct.
+
+    Args:
+        scores, correct: float and bool [n], of the candidates.
+        rows: Of both sides.
+        gold: How many translations there are.
+    """
+    scored = best_first(Candidates(scores, found.source, found.target, np.arange(len(found))))
+    scored = scored.take(Matching("max", rows).taken(scored))
+    right = correct[scored.cosines]
+    return choose(scored.scores, right, gold), scored.scores, right
+
+
+def calibration_error(probabilities: np.ndarray, correct: np.ndarray, bins: int = 10) -> float:
+    """Expected calibration error in percent: the mean distance, weighed by pairs, of the mean probability in
+    a tenth from the share that is correct."""
+    place = np.minimum((probabilities * bins).astype(int), bins - 1)
+    inside = [place == one for one in range(bins) if (place == one).any()]
+    return 100 * sum(one.mean() * abs(probabilities[one].mean() - correct[one].mean()) for one in inside)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """N pairs of sentences, no sentence twice; their vectors, float32 [N, dim]; `embed` is their encoder."""
+
+    texts: tuple[list[str], list[str]]
+    vectors: tuple[np.ndarray, np.ndarray]
+    embed: Embed
+
+
+@dataclass(frozen=True)
+class Measures:
+    """On the part that was held out, means over mining sets, in percent.
+
+    Attributes:
+        f1: The best, by what scored the candidates.
+        calibration: The calibration error.
+    """
+
+    f1: dict[str, float]
+    calibration: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights, how many pairs they were trained on, how many were held out, and how good they are there."""
+
+    weights: Weights
+    pairs: int
+    held_out: int
+    measures: Measures
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Two texts that are made of parallel ones, to be mined."""
+
+    pairs: Pairs
+    correct: np.ndarray
+    gold: int
+
+    def features(self, names: tuple[str, ...]) -> np.ndarray:
+        return examples(self.pairs, names)
+
+
+def train(parallel: Parallel, start: Weights, k: int) -> Trained:
+    """Train on two thirds of some pairs, and measure on the others.
+
+    Mining sets are made of the pairs: some stay whole, of the others one half gives its sources and one its
+    targets. Each is mined, and what is found beside the whole pairs is wrong.
+
+    Args:
+        start: Weights that are recalibrated where there are fewer than `ENOUGH` pairs, and compared; with
+            `about` and the encoder as the result has them.
 
     Raises:
-        MexmaError: scikit-learn is not installed.
+        MexmaError: Too few pairs.
     """
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ImportError:
+    count = len(parallel.texts[0])
+    if count < FEWEST:
         raise MexmaError(
-            "a classifier is trained with scikit-learn, which is not installed", "pip install mexma-cli[eval]"
-        ) from None
-    every = np.concatenate(values).astype(np.float64)
-    means, scales = every.mean(axis=0), every.std(axis=0) + 1e-9
-    found = LogisticRegression(max_iter=300).fit((every - means) / scales, np.concatenate(correct))
-    mean, scale, weight = (tuple(one.tolist()) for one in (means, scales, found.coef_[0]))
-    return Classifier(names, mean, scale, weight, float(found.intercept_[0]))
+            f"{count:,} different pairs are too few to train a classifier: {FEWEST} are the least",
+            "give more translations, or mine with the classifier that comes with the package",
+        )
+    order = np.random.default_rng(0).permutation(count)
+    held_out = int(_HELD_OUT * count)
+    sets, others = (
+        [_made(parallel, np.random.default_rng(seed).permutation(some), k) for seed in range(_TIMES)]
+        for some in (order[held_out:], order[:held_out])
+    )
+    correct, by = [one.correct for one in sets], dict[str, Classifier]()
+    for needs in ("text", "words"):
+        old = start.by[needs]
+        if count < ENOUGH:
+            by[needs] = recalibrated(old, [one.features(old.features) for one in sets], correct)
+        else:
+            names = features_for(needs)  # type: ignore[arg-type]
+            by[needs] = fit(names, [one.features(names) for one in sets], correct)
+    compared = {"bundled": start.by["text"], "trained": by["words"]}
+    f1, calibration = {"margin": 0.0}, dict[str, float]()
+    best = [_best(one, one.pairs.candidates.scores) for one in others]
+    f1["margin"] = 100 * float(np.mean([cut.f1 for cut, _, _ in best]))
+    for name, model in compared.items():
+        taken = [_best(one, model.of(one.features(model.features))) for one in others]
+        f1[name] = 100 * float(np.mean([cut.f1 for cut, _, _ in taken]))
+        errors = [calibration_error(shifted(p, shift_of([p])), right) for _, p, right in taken]
+        calibration[name] = float(np.mean(errors))
+    return Trained(replace(start, by=by), count - held_out, held_out, Measures(f1, calibration))
+
+
+def _made(parallel: Parallel, rows: np.ndarray, k: int) -> _Set:
+    """A mining set of some pairs."""
+    whole = max(int(_WHOLE * len(rows)), 5)
+    torn = rows[whole:]
+    sides = np.append(rows[:whole], torn[::2]), np.append(rows[:whole], torn[1::2])
+    texts = [[text[row] for row in side.tolist()] for text, side in zip(parallel.texts, sides, strict=True)]
+    near = knn(parallel.vectors[0][sides[0]], parallel.vectors[1][sides[1]], k)
+    known = known_of(near, (partial(iter, texts[0]), partial(iter, texts[1])), parallel.embed)
+    pairs = Pairs(match(near, "ratio", "all"), known)
+    found = pairs.candidates
+    return _Set(pairs, (found.source == found.target) & (found.source < whole), whole)
+
+
+def _best(one: _Set, scores: np.ndarray) -> tuple[Threshold, np.ndarray, np.ndarray]:
+    source, target = one.pairs.sides
+    return best_one_to_one(
+        one.pairs.candidates, scores, one.correct, (source.lists.count, target.lists.count), one.gold
+    )

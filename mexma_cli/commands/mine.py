@@ -30,6 +30,7 @@ from mexma_cli.commands.options import (
     search_options,
     selection_option,
 )
+from mexma_cli.commands.tune_output import tell_precision
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -63,7 +64,7 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path),
     default="thresholds.json",
     show_default=True,
-    help="The file of thresholds that `mexma run` wrote, for --threshold auto.",
+    help="The file of thresholds that `mexma run` or `mexma tune` wrote, for --threshold auto.",
 )
 @document_options
 @result_option
@@ -97,6 +98,7 @@ def command(
     \b
     Examples:
       mexma mine fra.emb eng.emb --threshold 0.5 -o pairs.tsv
+      mexma mine fra.emb eng.emb --precision 0.95 -o pairs.tsv
       mexma mine fra.emb eng.emb --margin ratio --threshold 1.06 -o by-margin.tsv
       mexma mine fra.txt.gz eng.txt.gz -o pairs.tsv.gz
       mexma mine fra.emb eng.emb --drop-copies --format moses -o corpus.gz --report run.json
@@ -122,6 +124,8 @@ def command(
 
     kind, with_ids = chosen_format(kind, output, with_ids)
     auto = settings.threshold == "auto"
+    if auto and settings.precision is not None:
+        raise click.UsageError("--precision finds a threshold: leave out --threshold auto.")
     if is_typed("thresholds") and not auto:
         raise click.UsageError("--thresholds goes with --threshold auto.")
     if all_candidates and is_typed("retrieval"):
@@ -151,6 +155,8 @@ def command(
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
+    if found.estimated is not None:
+        tell_precision(settings.precision, found.estimated.cut)
     count = len(found.candidates)
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)

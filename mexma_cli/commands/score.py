@@ -21,7 +21,7 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.settings.stages import ScoreSettings
+from mexma_cli.settings.stages import JudgingSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted, shortest
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @click.command("score")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@options_of(ScoreSettings)
+@options_of(JudgingSettings)
 @scoring_option(
     "--background",
     nargs=2,
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 @no_verify_option
 def command(
     bitext: tuple[Path, ...],
-    settings: ScoreSettings,
+    settings: JudgingSettings,
     background: tuple[Path, Path] | None,
     probability: bool,
     explain: bool,
@@ -92,7 +92,7 @@ def command(
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     if background and not MARGINS[settings.margin].uses_neighbourhoods:
         raise click.UsageError(f"--margin {settings.margin} has no neighbourhoods: leave out --background.")
-    probability = probability or explain
+    probability = probability or explain or settings.classifier is not None
     if probability and (background or scores_only):
         flag, other = (
             "--explain" if explain else "--probability",

@@ -33,16 +33,15 @@ from mexma_cli.commands.tune_output import (
     print_estimated,
     print_languages,
     print_tuned,
+    tell_precision,
     tuned_json,
 )
-from mexma_cli.errors import visible
+from mexma_cli.errors import MexmaError, visible
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.estimate import PrecisionModel, ScoreModel
     from mexma_cli.stages.tune.labels import Labels
-    from mexma_cli.stages.tune.planted import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
@@ -50,9 +49,16 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
-_DRIFTED = 0.3  # of `ScoreModel.drift`, from which it is worth a word
-_OF_MINING = ("margin", "k", "retrieval", "max_score", "drop_copies")
-_OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels", *EncoderChoice.model_fields)
+_OF_MINING = ("margin", "k", "retrieval", "classifier", "max_score", "drop_copies")
+_OF_TEXTS = (
+    *_OF_MINING,
+    "within",
+    "document_pairs",
+    "save_threshold",
+    "label",
+    "labels",
+    *EncoderChoice.model_fields,
+)
 
 
 @click.command("tune")
@@ -81,13 +87,6 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
     help="Ids of the target sentences, id TAB sentence.",
 )
 @click.option(
-    "--plant",
-    nargs=2,
-    metavar="FILE FILE",
-    type=click.Path(path_type=Path),
-    help="Two line-aligned files of known translations, mined with the texts to measure recall.",
-)
-@click.option(
     "--label",
     type=click.IntRange(min=1),
     metavar="N",
@@ -104,6 +103,12 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
     type=click.FloatRange(min=0, min_open=True, max=1),
     metavar="SHARE",
     help="Instead of the best F1: the lowest threshold with this precision, such as 0.95.",
+)
+@click.option(
+    "--save-threshold",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep it in a file of thresholds, for `mexma mine --threshold auto --thresholds FILE`.",
 )
 @click.option(
     "--languages",
@@ -130,11 +135,9 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     of the gold pairs on the other half.
 
     Without --gold, SOURCE and TARGET (texts or embedding stores) are mined. Precision is the mean of the
-    pairs' probabilities. With --margin, --within or --plant, or another encoder than mini, scores are
-    margins: the texts are mined again without the pairs found, and nearly all pairs of this second round are
-    wrong, so their scores show how many of the first are wrong. --label 50 makes either estimate surer.
-    --plant measures recall; take some hundred translations of the same kind as the texts. Mine with the same
-    --margin, -k and --within as here; after --plant with --margin.
+    probabilities that the pairs are translations, also where their scores are margins (with --margin,
+    --within, or another encoder than mini). --label 50 makes the estimate surer. Mine with the same --margin,
+    -k and --within as here.
 
     \b
     Examples:
@@ -142,9 +145,8 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
       mexma tune pairs.tsv --gold gold.tsv --precision 0.95 -o kept.tsv.gz
       mexma tune pairs.tsv --gold gold.ids.tsv --source fra.tsv.gz --target eng.tsv.gz
       mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --languages fra,deu
-      mexma tune fra.emb eng.emb --precision 0.95
+      mexma tune fra.emb eng.emb --precision 0.95 --save-threshold thresholds.json
       mexma tune fra.emb eng.emb --label 50
-      mexma tune fra.emb eng.emb --plant dev.fra dev.eng
     """
     if precision is not None and math.isnan(precision):
         raise click.BadParameter("nan is no precision.", param_hint="'--precision'")
@@ -173,7 +175,7 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     if not options["gold"]:
         if options["labels"] is not None and options["label"] is None:
             raise click.UsageError("--labels keeps the answers to --label: say how many pairs.")
-        check_inputs([*inputs, *(options["plant"] or ())])
+        check_inputs(inputs)
         return
     if len(inputs) != 1:
         raise click.UsageError("--gold goes with one file, the CANDIDATES that `mexma mine` wrote.")
@@ -204,7 +206,9 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
     tuned = {}
     for language, job in jobs.items():
         found = tune_files(job, precision)
-        _tell(found, f"{language}: " if language else "")
+        about = f"{language}: " if language else ""
+        _tell(found, about)
+        tell_precision(precision, found.best, about)
         tuned[language] = found.without_pairs()
     if options["languages"] is None:
         if as_json:
@@ -220,70 +224,41 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
-    from mexma_cli.mining.estimate import ProbabilityModel
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
-    from mexma_cli.stages.mine.probable import stated
-    from mexma_cli.stages.tune.estimate import estimate, mine_twice
+    from mexma_cli.stages.mine.thresholds import of_cut, read_thresholds, save_threshold
     from mexma_cli.stages.tune.files import draw_estimate
     from mexma_cli.stages.tune.labels import Labels
 
-    plant, documents = options["plant"] or (), options["documents"]
-    labels = options["labels"] or Path("labels.tsv")
-    read = [*inputs, *plant, *(path for path in documents or () if path)]
+    documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
+    read = [*inputs, *(path for path in documents or () if path)]
     _check_outputs(None, options["plot"], read)
     check_outputs([labels] if options["label"] else [], None, "picture", read)
+    saved = options["save_threshold"]
+    if saved is not None and saved.exists():
+        read_thresholds(saved)  # that it is one
     with ExitStack() as stack:
-        *known, source, target = opened(stack, [*plant, *inputs], options["encoder"], aligned=bool(plant))
-        how = options["settings"]
-        if plant and how.score is None:
-            how = how.but(score="margin")  # of planted pairs, too
+        source, target = opened(stack, inputs, options["encoder"])
         within = documents_of(inputs, documents) if documents else None
-        how = stated(how, source.manifest.encoder, within=within is not None)
-        bar, rounds = progress_bar(stack, "mining"), None
-        by_scores: ScoreModel | ProbabilityModel
-        if how.score == "probability":
-            pairs = mine(source, target, how, on_progress=bar).candidates
-            by_scores = ProbabilityModel(pairs.scores)
-        else:
-            pair = (known[0], known[1]) if known else None
-            rounds = mine_twice(source, target, how, known=pair, documents=within, on_progress=bar)
-            pairs, by_scores = rounds.pairs, rounds.model()
-        model: PrecisionModel = by_scores
+        how, bar = options["settings"].but(threshold="auto"), progress_bar(stack, "mining")
+        found = mine(source, target, how, documents=within, on_progress=bar).estimated
+        if found is None:
+            raise MexmaError("no pair was found, so there is no threshold")
+        model = found.model
         if options["label"]:
-            asked = Labels(labels, pairs, source, target)
-            ask(asked, asked.drawn(by_scores, options["label"]))
-            model = asked.corrected(by_scores)
-        elif abs(by_scores.drift) > _DRIFTED:
-            log.info(
-                "the translations seem to be of another kind than the rest of the texts, which makes the "
-                "estimate less sure; --label 50 makes it surer"
-            )
-    found = estimate(rounds, model, precision)
-    if found.planted is not None:
-        _tell_planted(found.planted, found.unlike)
+            asked = Labels(labels, found.pairs, source, target)
+            ask(asked, asked.drawn(model, options["label"]))
+            model = asked.corrected(model)
+        best = model.choose(precision)
+        tell_precision(precision, best)
+        if saved is not None:
+            save_threshold(saved, of_cut(best, (source, target), found.settings))
     if options["plot"] is not None:
-        draw_estimate(options["plot"], pairs.scores, model, found.best.threshold, inputs)
+        draw_estimate(options["plot"], model, best.threshold, inputs)
     if as_json:
-        click.echo(json.dumps(estimated_json(found)))
+        click.echo(json.dumps(estimated_json(model, best)))
     else:
-        print_estimated(found)
-
-
-def _tell_planted(planted: Planted, unlike: bool) -> None:
-    log.info("%s planted", counted(planted.pairs, "pair"))
-    _say_counts(
-        "",
-        (planted.empty, "planted pair", "left out: a side is empty or has no usable vector"),
-        (planted.repeated, "planted pair", "left out: a sentence is in an earlier one"),
-        (planted.copies[0], "line", "of SOURCE left out, planted sentences too"),
-        (planted.copies[1], "line", "of TARGET left out, planted sentences too"),
-    )
-    if unlike:
-        log.warning(
-            "the planted pairs score otherwise than the text's own translations, so they are of "
-            "another kind: the share of them that comes back is not the text's recall, and has no interval"
-        )
+        print_estimated(model, best)
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:

@@ -10,13 +10,24 @@ import click
 from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.estimate import EstimatedCut
+    from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
     from mexma_cli.mining.resampling import HeldOut, Intervals
     from mexma_cli.mining.threshold import Threshold
-    from mexma_cli.stages.tune.estimate import Estimation
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
+
+_SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the translations: the rows of the table
+
+
+def tell_precision(wanted: float | None, cut: Threshold | EstimatedCut, about: str = "") -> None:
+    """Say which precision was asked for, and which one the threshold has."""
+    if wanted is not None:
+        got = f"threshold {_threshold(cut.threshold)} has {100 * cut.precision:.2f} %"
+        interval = getattr(cut, "precision_interval", None)
+        if interval is not None:
+            got += f", as estimated ({_interval(interval)})"
+        log.info("%sasked for a precision of %.2f %%: %s", about, 100 * wanted, got)
 
 
 def print_tuned(found: Tuned) -> None:
@@ -48,49 +59,39 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
     click.echo("\n".join(aligned([header, *rows], names=1)))
 
 
-def print_estimated(found: Estimation) -> None:
-    """The lines for a threshold from the scores, and the table of others.
-
-    Only planted pairs tell recall. Scores alone show the translations that stand out from wrong pairs.
-    """
-    best, measured = found.best, found.recall_interval is not None
-    what = "precision, recall and F1" if measured else "precision and numbers of translations"
-    log.info("%s are estimates; in parentheses: 95 %% intervals", what)
+def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
+    """The lines for a threshold from probabilities, and the table of others."""
+    log.info("precision and numbers of translations are estimates; in parentheses: 95 % intervals")
     click.echo(f"threshold  {_threshold(best.threshold)}")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
-    if found.recall_interval:
-        click.echo(f"recall     {100 * best.recall:.2f}  ({_interval(found.recall_interval)})")
-        click.echo(f"F1         {100 * best.f1:.2f}")
-    else:
-        kept = f"{100 * best.recall:.2f}"
-        click.echo(f"kept       {kept}  of the translations that stand out; recall is not known")
-    where = "in the text" if measured else f"that stand out among all {found.pairs}"
+    click.echo(f"kept       {100 * best.kept:.2f}  of the translations among the pairs; recall is not known")
     click.echo(
         f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "
-        f"(of about {best.translations:.0f} translations {where})"
+        f"(of about {best.translations:.0f} translations among all {found.count[-1]})"
     )
-    if found.planted is not None:
-        share = found.planted.recall(best.threshold)
-        back = round(share * found.planted.pairs)
-        click.echo(f"planted    {back} of {found.planted.pairs} come back: {100 * share:.2f}")
     click.echo()
-    of_recall = ["recall", "F1"] if measured else ["kept"]
-    header = ["threshold", "precision", "interval", *of_recall, "pairs", "right"]
+    header = ["threshold", "precision", "interval", "kept", "pairs", "right"]
     rows = [
         [
             _threshold(step.threshold),
             f"{100 * step.precision:.2f}",
             _interval(step.precision_interval),
-            *(f"{100 * share:.2f}" for share in (step.recall, step.f1)[: len(of_recall)]),
+            f"{100 * step.kept:.2f}",
             str(step.count),
             f"{step.right:.0f}",
         ]
-        for step in found.steps
+        for step in _steps(found, best)
     ]
     click.echo("\n".join(aligned([header, *rows], names=0)))
 
 
-def _figures(cut: Threshold | EstimatedCut) -> dict[str, float]:
+def _steps(found: PairPrecision, best: EstimatedCut) -> list[EstimatedCut]:
+    """Some cuts, highest first, the best among them."""
+    steps = {cut.threshold: cut for cut in (*found.ladder(_SHARES), best)}
+    return [steps[threshold] for threshold in sorted(steps, reverse=True)]
+
+
+def _figures(cut: Threshold) -> dict[str, float]:
     return {"threshold": cut.threshold, "precision": cut.precision, "recall": cut.recall, "f1": cut.f1}
 
 
@@ -106,31 +107,22 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def estimated_json(found: Estimation) -> dict[str, Any]:
-    """A threshold from the scores, and the table."""
-    planted = found.planted
-    counts = None
-    if planted is not None:
-        counts = {
-            "pairs": planted.pairs,
-            "recall": planted.recall(found.best.threshold),
-            "interval": found.recall_interval,
-            "unlike_the_text": found.unlike,
-            "left_out": {"empty": planted.empty, "repeated": planted.repeated},
-            "copies": {"source": planted.copies[0], "target": planted.copies[1]},
-        }
-    measured = found.recall_interval is not None
-    table = [_cut_json(step, measured) for step in found.steps]
-    return _cut_json(found.best, measured) | {"candidates": found.pairs, "planted": counts, "table": table}
+def estimated_json(found: PairPrecision, best: EstimatedCut) -> dict[str, Any]:
+    """A threshold from probabilities, and the table."""
+    table = [_cut_json(step) for step in _steps(found, best)]
+    return _cut_json(best) | {"candidates": int(found.count[-1]), "table": table}
 
 
-def _cut_json(cut: EstimatedCut, measured: bool) -> dict[str, Any]:
-    """`recall` and `f1` are null where they are not measured; `kept` is then the share that is known."""
-    figures: dict[str, Any] = _figures(cut) | {"kept": cut.recall}
-    if not measured:
-        figures |= {"recall": None, "f1": None}
-    more = {"pairs": cut.count, "right": cut.right, "translations": cut.translations}
-    return figures | {"precision_interval": list(cut.precision_interval)} | more
+def _cut_json(cut: EstimatedCut) -> dict[str, Any]:
+    return {
+        "threshold": cut.threshold,
+        "precision": cut.precision,
+        "precision_interval": list(cut.precision_interval),
+        "kept": cut.kept,
+        "pairs": cut.count,
+        "right": cut.right,
+        "translations": cut.translations,
+    }
 
 
 def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:

@@ -9,14 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.margin import mean_of
-from mexma_cli.store.spool import Spool, parts, scattered
+from mexma_cli.store.spool import Spool, parts
 
 BLOCK_ROWS = 1 << 21
 """Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
-NO_PARTNER = -2
-"""In place of a row number, where a row is in no pair."""
 
 
 class Lists(Protocol):
@@ -63,12 +60,11 @@ def sides_of(found: Neighbours | Sides) -> Sides:
 
 
 @dataclass(frozen=True)
-class FewerNeighbours:
-    """`Lists` of the k nearest of each row, without the row that `partner`, int64 [rows], names, if any."""
+class OtherNeighbours:
+    """`Lists` of the k nearest of each row of a text in the same text, without the row itself."""
 
     lists: Lists
     k: int
-    partner: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -78,44 +74,10 @@ class FewerNeighbours:
     def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Lists`."""
         cosines, ids = self.lists.at(rows)
-        k = min(self.k, ids.shape[1])
-        if self.partner is None:
-            return cosines[:, :k], ids[:, :k]
-        after = np.cumsum(ids[:, :k] == self.partner[rows][:, None], axis=1)  # 1 from the partner's place on
+        k = max(0, min(self.k, ids.shape[1] - 1))
+        after = np.cumsum(ids[:, :k] == rows[:, None], axis=1)  # 1 from the row's own place on
         places = np.arange(k) + after
-        beyond = places >= ids.shape[1]
-        places[beyond] = 0
-        left = np.where(beyond, np.float32(-np.inf), np.take_along_axis(cosines, places, 1))
-        return left, np.where(beyond, -1, np.take_along_axis(ids, places, 1))
-
-
-def first_of(found: Neighbours | Sides, k: int) -> Sides:
-    """The k nearest of every row."""
-    source, target = sides_of(found)
-    return FewerNeighbours(source, k), FewerNeighbours(target, k)
-
-
-def without_pairs(found: Neighbours | Sides, pairs: Candidates, k: int) -> Sides:
-    """Neighbours in which the two rows of a found pair no longer know each other.
-
-    Args:
-        found: k + 1 of every row, or more.
-        pairs: Each row in one pair at most, as from retrieval `max`.
-
-    Returns:
-        k neighbours of every row. The neighbourhoods' means are those of a text without the translations.
-
-    Raises:
-        MexmaError: The temporary disk is full.
-    """
-    sides = sides_of(found)
-    source, target = (
-        scattered(side.count, np.int64, NO_PARTNER, ((own[part], other[part]) for part in slices(len(pairs))))
-        for side, own, other in zip(
-            sides, (pairs.source, pairs.target), (pairs.target, pairs.source), strict=True
-        )
-    )
-    return FewerNeighbours(sides[0], k, source), FewerNeighbours(sides[1], k, target)
+        return np.take_along_axis(cosines, places, 1), np.take_along_axis(ids, places, 1)
 
 
 def others(neighbours: Neighbours, k: int) -> Sides:
@@ -124,8 +86,7 @@ def others(neighbours: Neighbours, k: int) -> Sides:
     Args:
         neighbours: k + 1 of the rows of a text in the same text, where each may find itself.
     """
-    rows, width = neighbours.forward_ids.shape
-    side = FewerNeighbours(sides_of(neighbours)[0], max(0, min(k, width - 1)), np.arange(rows))
+    side = OtherNeighbours(sides_of(neighbours)[0], k)
     return side, side
 
 

@@ -28,17 +28,6 @@ def ascending(falling: np.ndarray) -> np.ndarray:
     return found.array()
 
 
-def quantiles(ascending: np.ndarray, shares: np.ndarray | float) -> np.ndarray:
-    """As `np.quantile`, to the last bit, of sorted values."""
-    places = (len(ascending) - 1) * np.asarray(shares)
-    low = np.floor(places)
-    share = places - low if isinstance(shares, np.ndarray) else float(places - low)
-    one = ascending[low.astype(np.intp)]
-    other = ascending[np.minimum(low + 1, len(ascending) - 1).astype(np.intp)]
-    step = other - one
-    return np.where(np.asarray(share) < 0.5, one + step * share, other - step * (1 - share))
-
-
 def spread(ascending: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Up to `most` distinct values, evenly spread by rank among the distinct ones, falling; and the next
     lower one of each, of the lowest one 1e-6 less."""

@@ -52,9 +52,6 @@ class TextFiles(Section):
     """Files, folders, globs or URLs, from `root`, with one sentence a line or, with `split`, documents."""
     split: RunSplitting | None = None
     """Split documents into sentences; `{}` for the defaults."""
-    known: str | None = None
-    """A file of known translations, line-aligned with those of other languages (NTREX-128, a dev set), which
-    make thresholds surer."""
 
     _one_or_more = field_validator("input", mode="before")(_in_a_tuple)
 
@@ -80,8 +77,6 @@ class RunMining(MineSettings):
 
     retrieval: Retrieval = "max"
     memory: ClassVar[None] = None  # type: ignore[misc]
-    precision: float | None = Field(None, gt=0, lt=1)
-    """With `threshold: auto`: the precision wanted. null: the best F1."""
     within: bool = False
     """Look for pairs within documents of the same id only; needs `split`."""
 

@@ -13,18 +13,25 @@ from mexma_cli.settings.stages import IdentifierName, Kind, MarginName, Retrieva
 
 
 class ScoreKeywords(TypedDict, total=False):
-    """Of `score` and `evaluate`."""
+    """Of `evaluate`."""
 
     margin: MarginName
     k: int
 
 
-class MineKeywords(ScoreKeywords, total=False):
+class JudgingKeywords(ScoreKeywords, total=False):
+    """Of `score`."""
+
+    classifier: str | Path | None
+
+
+class MineKeywords(JudgingKeywords, total=False):
     """Of `mine`."""
 
     score: Literal["margin", "probability"] | None
     retrieval: Retrieval | Literal["all"]
     threshold: float | None
+    precision: float | None
     max_score: float | None
     drop_copies: bool
     top: int | None

@@ -7,9 +7,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.settings.section import Option, Score, Section
 
@@ -159,6 +165,13 @@ class ScoreSettings(Section):
     """Size of a neighbourhood, in sentences."""
 
 
+class JudgingSettings(ScoreSettings):
+    """How a pair is scored, and what gives the probability that it is a translation."""
+
+    classifier: Annotated[Path | None, Option(SCORING, "FILE", unset="trained with mini")] = None
+    """Weights of a classifier that `mexma classifier train` made; scores are then probabilities."""
+
+
 EXACT = "exact"
 
 _SEARCH = "Search options"
@@ -210,7 +223,7 @@ Retrieval = Literal["max", "intersect", "forward", "backward"]
 SELECTION = "Selection options"
 
 
-class MineSettings(SearchSettings, ScoreSettings):
+class MineSettings(SearchSettings, JudgingSettings):
     """Which pairs come out."""
 
     score: Annotated[
@@ -226,8 +239,13 @@ class MineSettings(SearchSettings, ScoreSettings):
         Score | Literal["auto"] | None,
         Option(SELECTION, "SCORE|auto", unset="0 with max, else none"),
     ] = None
-    """Keep pairs with a score above this; auto: what `mexma run` finds for each language pair, and writes to
-    thresholds.json."""
+    """Keep pairs with a score above this; auto: what `mexma run` or `mexma tune` found and wrote to a file of
+    thresholds."""
+    precision: Annotated[float | None, Option(SELECTION, "SHARE", unset="none")] = Field(
+        default=None, gt=0, le=1
+    )
+    """Instead of --threshold: keep the pairs above the lowest threshold with this precision, such as 0.95, by
+    their probabilities."""
     max_score: Annotated[Score | None, Option(SELECTION, "SCORE", unset="none")] = None
     """Drop pairs with a score above this: near-copies. stopes has 1.25."""
     drop_copies: Annotated[bool, Option(SELECTION)] = False
@@ -241,16 +259,22 @@ class MineSettings(SearchSettings, ScoreSettings):
         named = isinstance(given, dict) and "margin" in given and "score" not in given
         return given | {"score": "margin"} if named else given
 
+    @field_validator("precision")
+    @classmethod
+    def _one_threshold(cls, precision: float | None, others: ValidationInfo) -> float | None:
+        if precision is not None and isinstance(others.data.get("threshold"), float):
+            raise ValueError("precision finds a threshold: do not name one, too")
+        return precision
+
+    @property
+    def finds(self) -> bool:
+        """Whether the threshold is found by the probabilities of the pairs."""
+        return self.precision is not None or self.threshold == "auto"
+
     @property
     def least(self) -> float | None:
-        """The threshold as a number; None: 0 with `max`, else none.
-
-        Raises:
-            MexmaError: It is `auto`, and nobody has looked it up.
-        """
-        if isinstance(self.threshold, str):
-            raise MexmaError("threshold `auto` has to be looked up", "`mexma tune` finds a threshold")
-        return self.threshold
+        """The threshold as a number; None: 0 with `max`, else none, or not known yet."""
+        return None if isinstance(self.threshold, str) else self.threshold
 
 
 class AlignSettings(Section):

@@ -12,14 +12,13 @@ from mexma_cli.classifier import model
 from mexma_cli.classifier.features import FEATURES, columns, feature, spread_of
 from mexma_cli.classifier.model import (
     Classifier,
+    Weights,
     bundled,
     features_for,
     probable,
-    read_classifiers,
-    write_classifiers,
 )
 from mexma_cli.classifier.pairs import Pairs, known_of
-from mexma_cli.classifier.training import fit
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
@@ -51,7 +50,7 @@ def right(found: object) -> int:
 def test_text_decides_where_vectors_cannot() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    found = probable(bundled()["text"], near, sides)
+    found = probable(bundled().by["text"], near, sides)
     assert right(found) > right(match(near)) + 3
     assert len(set(found.source)) == len(set(found.target)) == len(found)
     assert (np.diff(found.scores) <= 0).all() and 0 <= found.scores.min() <= found.scores.max() <= 1
@@ -60,25 +59,25 @@ def test_text_decides_where_vectors_cannot() -> None:
 def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    whole = probable(bundled()["text"], near, sides)
+    whole = probable(bundled().by["text"], near, sides)
     monkeypatch.setattr(model, "_AT_ONCE", 7)
     for name in ("scores", "source", "target"):
         np.testing.assert_array_equal(
-            getattr(probable(bundled()["text"], near, sides), name), getattr(whole, name)
+            getattr(probable(bundled().by["text"], near, sides), name), getattr(whole, name)
         )
 
 
 def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
-    screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled()["text"]
+    screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled().by["text"]
     (cheap,), (dear,), (both,) = (
         list(one.scored(pairs)) for one in (screen, judge, replace(judge, screen=screen))
     )
     possible = cheap.scores > 0.002
     assert 0.1 < possible.mean() < 0.9
     np.testing.assert_array_equal(both.scores, np.where(possible, dear.scores, cheap.scores))
-    assert bundled()["words"].screen == bundled()["text"]
+    assert bundled().by["words"].screen == bundled().by["text"]
 
 
 def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:
@@ -94,37 +93,39 @@ def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:
     assert np.median(values[0]) == pytest.approx(np.median(values[1]), abs=0.7) and np.median(values[1]) < 1.5
 
 
-def test_the_bundled_weights_are_of_the_features_that_there_are() -> None:
-    for needs, one in bundled().items():
+def test_the_bundled_weights_are_of_the_features_that_there_are_and_of_mini() -> None:
+    for needs, one in bundled().by.items():
         assert set(one.features) <= set(features_for(needs))  # type: ignore[arg-type]
         assert len(one.features) == len(one.means) == len(one.scales) == len(one.coefficients)
-    assert set(bundled()) == {"vectors", "text", "words"}
+    assert set(bundled().by) == {"vectors", "text", "words"}
+    mini = SentenceEncoder.load("mini", "cpu")
+    assert (bundled().encoder, bundled().fingerprint, bundled().dim) == ("mini", mini.fingerprint, mini.dim)
 
 
 def test_weights_are_written_and_read(tmp_path: Path) -> None:
     one = Classifier(("margin", "length"), (1.0, 0.5), (2.0, 1.0), (3.0, -1.5), -0.25)
-    write_classifiers(tmp_path / "w.json", {"text": one}, "by hand")
-    assert read_classifiers(tmp_path / "w.json") == {"text": one}
+    weights = Weights("by hand", "x", "f", 8, {"text": one})
+    weights.write(tmp_path / "w.json")
+    assert Weights.read(tmp_path / "w.json") == weights
     content = json.loads((tmp_path / "w.json").read_text())
     assert content["classifiers"]["text"]["features"][1] == {
         "name": "length", "mean": 0.5, "scale": 1.0, "coefficient": -1.5,
     }  # fmt: skip
     np.testing.assert_allclose(one.of(np.array([[3, 1.5]], np.float32)), 1 / (1 + np.exp(-1.25)), rtol=1e-6)
+    other = replace(weights, by={"text": replace(one, features=("margin", "glossary"))})
+    other.write(tmp_path / "w.json")
+    with pytest.raises(MexmaError, match="feature 'glossary'"):
+        Weights.read(tmp_path / "w.json")
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"classifiers": {"text": {}}}', '{"classifiers": []}'])
+@pytest.mark.parametrize(
+    "content",
+    ["[]", '{"about": "", "encoder": "", "fingerprint": "", "dim": 1, "classifiers": {"text": {}}}', "{}"],
+)
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "w.json").write_text(content)
     with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
-        read_classifiers(tmp_path / "w.json")
-
-
-def test_a_feature_that_nobody_registered_is_named(tmp_path: Path) -> None:
-    write_classifiers(
-        tmp_path / "w.json", {"text": Classifier(("glossary",), (0.0,), (1.0,), (1.0,), 0.0)}, ""
-    )
-    with pytest.raises(MexmaError, match="feature 'glossary'"):
-        read_classifiers(tmp_path / "w.json")
+        Weights.read(tmp_path / "w.json")
 
 
 def test_a_name_is_registered_once() -> None:
@@ -133,13 +134,14 @@ def test_a_name_is_registered_once() -> None:
     assert "length" in FEATURES
 
 
-def test_training_finds_what_tells_translations() -> None:
-    pytest.importorskip("sklearn")
-    random = np.random.default_rng(1)
-    correct = np.arange(400) % 10 == 0
-    told, noise = np.where(correct, 3.0, 0.0) + random.standard_normal(400), random.standard_normal(400)
-    values = np.stack([told, noise], 1).astype(np.float32)
-    found = fit(("margin", "shorter"), [values[:200], values[200:]], [correct[:200], correct[200:]])
-    assert found.coefficients[0] > 1 > abs(found.coefficients[1])
-    chance = found.of(values)
-    assert chance[correct].mean() > 0.6 and chance.mean() == pytest.approx(0.1, abs=0.01)
+def test_where_few_sentences_have_a_translation_wrong_pairs_do_not_say_what_is_usual() -> None:
+    random = np.random.default_rng(0)
+    own, other = (random.standard_normal((400, 16)).astype(np.float32) for _ in "ab")
+    other[:10] = own[:10] + 0.3 * random.standard_normal((10, 16)).astype(np.float32)
+    texts = [[f"Z {'x' * int(n)}" for n in random.integers(10, 90, 400)] for _ in "ab"]
+    texts[1][:10] = texts[0][:10]
+    near = knn(own, other, 4)
+    pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
+    judge = bundled().by["text"]
+    of_all, of_sure = (spread_of(pairs, judge.features, sure)["length"] for sure in (None, judge._unscreened))
+    assert of_sure.best_spread < 0.1 < 0.3 < of_all.best_spread

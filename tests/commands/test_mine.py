@@ -220,7 +220,7 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     known = {
         "encoder": "x", "fingerprint": manifest["fingerprint"], "source": "und", "target": "und", "k": 2,
         "score": "margin", "margin": "absolute", "threshold": 0.5, "precision": 0.9,
-        "precision_interval": [0.8, 1.0], "recall": 0.5, "planted": 0,
+        "precision_interval": [0.8, 1.0],
     }  # fmt: skip
     file = tmp_path / "known.json"
     file.write_text(json.dumps([known]))

@@ -99,7 +99,7 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
     found = {
         "encoder": "mini", "fingerprint": EmbeddingStore.open(stores[0]).manifest.fingerprint,
         "source": "spa_Latn", "target": "eng_Latn", "score": "margin", "k": 4, "margin": "ratio",
-        "threshold": 1.2, "precision": 0.9, "precision_interval": [0.8, 0.95], "recall": None, "planted": 0,
+        "threshold": 1.2, "precision": 0.9, "precision_interval": [0.8, 0.95],
     }  # fmt: skip
     (tmp_path / "thresholds.json").write_text(json.dumps([found]))
     auto = ["--threshold", "auto", "--thresholds", tmp_path / "thresholds.json"]

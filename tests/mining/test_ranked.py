@@ -6,30 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.mining import ranked
-from mexma_cli.mining.ranked import ascending, quantiles, spread
+from mexma_cli.mining.ranked import ascending, spread
 
 SCORES = st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=30)
-SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=9)
-
-
-@given(scores=SCORES, shares=SHARES, size=st.integers(1, 9))
-def test_quantiles_are_numpys_to_the_last_bit(scores: list[float], shares: list[float], size: int) -> None:
-    falling = np.sort(np.array(scores, dtype=np.float32))[::-1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranked, "_AT_ONCE", size)
-        rising = ascending(falling)
-    assert rising.tolist() == sorted(scores)
-    asked = np.array(shares)
-    assert quantiles(rising, asked).tolist() == np.quantile(rising, asked).tolist()
-    one = quantiles(falling[::-1], shares[0])
-    assert (one.dtype, float(one)) == (np.float32, float(np.quantile(falling, shares[0])))
 
 
 @given(scores=SCORES, most=st.integers(1, 12), size=st.integers(1, 9))
 def test_some_distinct_scores_are_spread_over_all(scores: list[float], most: int, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranked, "_AT_ONCE", size)
-        highest, lower = spread(np.sort(np.array(scores)), most)
+        rising = ascending(np.sort(np.array(scores, dtype=np.float32))[::-1])
+        highest, lower = spread(rising, most)
+    assert rising.tolist() == sorted(scores)
     distinct = sorted(set(scores), reverse=True)
     assert len(highest) == min(most, len(distinct)) and highest[0] == distinct[0]
     assert most == 1 or highest[-1] == distinct[-1]

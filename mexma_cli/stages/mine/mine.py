@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, write_pairs
 from mexma_cli.mining.candidates import Candidates, PairSpool
@@ -23,7 +25,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
-from mexma_cli.stages.mine.probable import check_memory_for, probable_pairs, stated
+from mexma_cli.stages.mine.probable import check_memory_for, judged, probable_pairs, stated
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal
@@ -48,6 +50,22 @@ class KnownLists:
 
 
 @dataclass(frozen=True)
+class Estimated:
+    """A threshold that was found by probabilities, and what it was chosen from.
+
+    Attributes:
+        pairs: All that pass the filters, best first.
+        model: How precise they are.
+        settings: Those of mining, with the score that was taken.
+    """
+
+    cut: EstimatedCut
+    settings: MineSettings
+    pairs: Candidates
+    model: PairPrecision
+
+
+@dataclass(frozen=True)
 class Mined:
     """Pairs, best first, as row numbers (from 0) and as text, and what was left out."""
 
@@ -64,6 +82,8 @@ class Mined:
     with_ids: bool
     languages: tuple[str, str]
     """FLORES-200 codes of source and target."""
+    estimated: Estimated | None = None
+    """None: the threshold was given, or there is no pair."""
 
     def __repr__(self) -> str:
         dropped = "".join(f", {count} dropped: {why}" for why, count in self.dropped.items())
@@ -140,7 +160,7 @@ def mine(
     within = documents is not None or (isinstance(neighbours, KnownLists) and bool(neighbours.documents))
     settings = stated(settings, source.manifest.encoder, one_text, within)
     clock, stores = Clock(), (source, target)
-    if settings.score == "probability":
+    if settings.score == "probability" or settings.finds:
         check_memory_for(settings, source.rows + target.rows)
     if not isinstance(neighbours, KnownLists):
         if neighbours is None:
@@ -174,12 +194,40 @@ def mine(
     known = None
     if with_ids:
         known = known_in(sides[0], twins), known_in(sides[1], twins and twins[::-1])
-    chosen, beside, dropped = filtered(found, stores, settings, known, clock)
+    chosen, beside, dropped = _filtered(found, stores, settings, known, clock)
+    estimated = None
+    if settings.finds and len(chosen):
+        with clock("threshold"):
+            estimated = _estimated(chosen, stores, sides, twins, settings)
+        chosen = _counted(chosen, slice(estimated.cut.count), dropped, "threshold")
     for store in stores:
         store.check_unchanged()
     how = {"index": neighbours.index, "recall": neighbours.recall}
     languages = source.manifest.language, target.manifest.language
-    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, with_ids, languages)
+    return Mined(chosen, *counts, dict(+dropped), clock.seconds, how, beside, with_ids, languages, estimated)
+
+
+def _estimated(
+    pairs: Candidates,
+    stores: StorePair,
+    sides: Sides,
+    twins: tuple[np.ndarray, np.ndarray] | None,
+    settings: MineSettings,
+) -> Estimated:
+    """The threshold that the settings want.
+
+    Args:
+        twins: As of `known_in`.
+
+    Raises:
+        MexmaError: No threshold has the precision.
+    """
+    if settings.score == "probability":
+        model = PairPrecision(pairs.scores, pairs.scores)
+    else:
+        given = pairs if twins is None else pairs.mapped(twins)
+        model = PairPrecision(pairs.scores, judged(stores, sides, given, settings))
+    return Estimated(model.choose(settings.precision), settings, pairs, model)
 
 
 def _within(
@@ -196,23 +244,24 @@ def _within(
     return match(pool, settings.margin, settings.retrieval, settings.least, background=background)
 
 
-def filtered(
+def _filtered(
     found: Candidates,
     stores: StorePair,
     settings: MineSettings,
-    known: tuple[Known, Known] | None = None,
-    clock: Clock | None = None,
-) -> tuple[Candidates, PairTexts, dict[str, int]]:
+    known: tuple[Known, Known] | None,
+    clock: Clock,
+) -> tuple[Candidates, PairTexts, Counter[str]]:
     """The pairs that pass the filters, their text, and the number of dropped pairs by reason.
 
     Args:
         found: Best first.
         known: Looks up ranks and neighbourhoods, if they are wanted with the text.
     """
-    clock = clock or Clock()
-    dropped = {"threshold": found.below}
+    dropped = Counter({"threshold": found.below})
     with clock("filtering"):
-        found = within_scores(found, settings, dropped)
+        if settings.max_score is not None:
+            below = slice(found.count_above(settings.max_score), None)
+            found = _counted(found, below, dropped, "max-score")
         if settings.top is not None and not settings.drop_copies:
             found = _counted(found, slice(settings.top), dropped, "top")
     with clock("texts"):
@@ -222,14 +271,7 @@ def filtered(
             found, beside = _without_copies(found, beside, dropped)
             if settings.top is not None:
                 found = _counted(found, slice(settings.top), dropped, "top")
-    return found, beside, {reason: count for reason, count in dropped.items() if count}
-
-
-def within_scores(found: Candidates, settings: MineSettings, dropped: dict[str, int]) -> Candidates:
-    """The pairs, best first, up to the highest score that is wanted; the others are counted as dropped."""
-    if settings.max_score is None:
-        return found
-    return _counted(found, slice(found.count_above(settings.max_score), None), dropped, "max-score")
+    return found, beside, dropped
 
 
 def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
@@ -252,17 +294,15 @@ class Clock:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
-def _counted(
-    found: Candidates, chosen: np.ndarray | slice, dropped: dict[str, int], reason: str
-) -> Candidates:
+def _counted(found: Candidates, chosen: np.ndarray | slice, dropped: Counter[str], reason: str) -> Candidates:
     """The chosen pairs; the others are counted as dropped."""
     kept = found.take(chosen)
-    dropped[reason] = len(found) - len(kept)
+    dropped[reason] += len(found) - len(kept)
     return kept
 
 
 def _without_copies(
-    found: Candidates, beside: PairTexts, dropped: dict[str, int]
+    found: Candidates, beside: PairTexts, dropped: Counter[str]
 ) -> tuple[Candidates, PairTexts]:
     pairs, places = PairSpool(), Spool(np.int64)
     for part in parts(len(found), _PAIRS):
@@ -270,7 +310,7 @@ def _without_copies(
         reasons = list(map(copy_reason, sides[0].sentences, sides[1].sentences))
         for reason in reasons:
             if reason is not None:
-                dropped[reason] = dropped.get(reason, 0) + 1
+                dropped[reason] += 1
         good = np.array([reason is None for reason in reasons])
         pairs.write(found.take(part).take(good))
         places.write(np.arange(part.start, part.stop)[good])

@@ -6,14 +6,22 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from mexma_cli.classifier.model import Classifier, bundled, bytes_for, probable
-from mexma_cli.classifier.pairs import known_of
-from mexma_cli.classifier.words import Embed
+import numpy as np
+
+from mexma_cli.classifier.model import (
+    Classifier,
+    Weights,
+    bundled,
+    bytes_for,
+    probabilities_of,
+    probable,
+)
+from mexma_cli.classifier.pairs import Side, known_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
-from mexma_cli.settings.stages import BUNDLED, EncoderChoice, MineSettings
-from mexma_cli.stages.embed.inputs import is_store, load_encoder, open_store
+from mexma_cli.settings.stages import BUNDLED, EncoderChoice, JudgingSettings, MineSettings
+from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import resident, result_bytes
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.amounts import size, size_option
@@ -36,6 +44,11 @@ def stated(
     Raises:
         MexmaError: Settings that are for margins go with probabilities.
     """
+    if settings.finds and one_text:
+        raise MexmaError(
+            "a threshold is found between two different texts, not within one",
+            "name a threshold: --threshold 1.3 keeps paraphrases",
+        )
     reason = why_margin(settings, encoder, one_text, within)
     if reason is not None:
         if settings.score == "probability":
@@ -46,7 +59,7 @@ def stated(
     wrong, hint = None, "--margin ratio scores pairs by margin"
     if settings.max_score is not None:
         wrong = "--max-score is for margins, and these pairs are scored by probability"
-    elif settings.threshold != "auto" and settings.least is not None and settings.least >= 1:
+    elif settings.least is not None and settings.least >= 1:
         wrong = f"threshold {settings.least} is of margins, and these pairs are scored by probability"
         hint = f"name a probability, such as --threshold 0.5; {hint}"
     if wrong is not None:
@@ -77,7 +90,8 @@ def why_margin(
         "it is for two different texts": one_text,
         "it is not for documents that are paired": within,
         "it takes each sentence once, so not with --retrieval": settings.retrieval != "max",
-        f"it was trained with {BUNDLED}, not {encoder}": settings.score is None and encoder != BUNDLED,
+        f"it was trained with {BUNDLED}, not {encoder}": not (settings.score or settings.classifier)
+        and encoder != BUNDLED,
         "it compares ratio margins: leave out --margin": settings.margin != "ratio",
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -102,27 +116,42 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
     Raises:
         MexmaError: The temporary disk is full, or a store or a file of neighbours is damaged.
     """
-    classifier, embed = classifier_for(stores)
-    known = known_of(sides, (stores[0].sentences, stores[1].sentences), embed)
+    classifier, known = _classifier_for(stores, sides, settings)
     return probable(classifier, sides, known).cut("max", settings.least)
 
 
-def classifier_for(stores: StorePair) -> tuple[Classifier, Embed | None]:
-    """The classifier for two stores, and what embeds their words; None where it does not look at them, which
-    is said."""
-    embed = _embedder(stores)
-    if embed is None:
+def judged(stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings) -> np.ndarray:
+    """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`.
+
+    Raises:
+        MexmaError: As `probable_pairs`.
+    """
+    classifier, known = _classifier_for(stores, sides, settings)
+    return probabilities_of(classifier, sides, known, pairs)
+
+
+def _classifier_for(
+    stores: StorePair, sides: Sides, settings: JudgingSettings
+) -> tuple[Classifier, tuple[Side, Side]]:
+    """The classifier for two stores, and what it has to know of their rows.
+
+    It looks at words where it was trained with the encoder of the stores, for it embeds them; else it is said
+    that it does not.
+    """
+    weights = bundled() if settings.classifier is None else Weights.read(settings.classifier)
+    manifest, embed = stores[0].manifest, None
+    if weights.fingerprint == manifest.fingerprint:
+        if "words" in weights.by:
+            embed = load_encoder_of(stores, EncoderChoice(model=manifest.encoder), "the words").embed
+    else:
+        whose = manifest.encoder
+        if whose == weights.encoder:
+            same = manifest.dim == weights.dim
+            whose += " otherwise embedded" if same else f" with {manifest.dim} dimensions, not {weights.dim}"
         log.warning(
-            "the classifier was trained with the vectors of mini, these are of %s: words are not compared",
-            stores[0].manifest.encoder,
+            "the classifier was trained with the vectors of %s, these are of %s: words are not compared",
+            weights.encoder,
+            whose,
         )
-    return bundled()["words" if embed else "text"], embed
-
-
-def _embedder(stores: StorePair) -> Embed | None:
-    """What embeds words as the sentences of the stores are; None if their encoder is not the bundled one."""
-    manifest = stores[0].manifest
-    if manifest.encoder != BUNDLED:
-        return None
-    encoder = load_encoder(EncoderChoice(model=BUNDLED))
-    return encoder.embed if encoder.fingerprint == manifest.fingerprint else None
+    texts = stores[0].sentences, stores[1].sentences
+    return weights.by["words" if embed else "text"], known_of(sides, texts, embed)

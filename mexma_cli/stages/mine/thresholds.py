@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from mexma_cli import languages
+from mexma_cli.classifier.precision import EstimatedCut
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.settings.stages import MineSettings
@@ -25,8 +26,6 @@ class KnownThreshold(Frozen):
         source, target: FLORES-200 codes.
         score, k, margin: Of the scores; margin is ratio for probabilities.
         precision: As estimated, with its 95 % interval.
-        recall: Of known translations that were planted; None where there are none like the text's own.
-        planted: How many there are.
     """
 
     encoder: str
@@ -39,8 +38,28 @@ class KnownThreshold(Frozen):
     threshold: float
     precision: float
     precision_interval: tuple[float, float]
-    recall: float | None
-    planted: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it is for, whichever of the languages is the source."""
+        return frozenset((self.source, self.target)), self.fingerprint, self.score, self.k, self.margin
+
+
+def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> KnownThreshold:
+    """A threshold that was found for two stores."""
+    own, other = (store.manifest for store in stores)
+    return KnownThreshold(
+        encoder=own.encoder,
+        fingerprint=own.fingerprint,
+        source=own.language,
+        target=other.language,
+        score=settings.score or "margin",
+        k=settings.k,
+        margin=settings.margin,
+        threshold=cut.threshold,
+        precision=cut.precision,
+        precision_interval=cut.precision_interval,
+    )
 
 
 def write_thresholds(path: Path, found: list[KnownThreshold]) -> None:
@@ -50,6 +69,16 @@ def write_thresholds(path: Path, found: list[KnownThreshold]) -> None:
         MexmaError: The disk is full.
     """
     write_json_atomic(path, [one.model_dump(mode="json") for one in found])
+
+
+def save_threshold(path: Path, found: KnownThreshold) -> None:
+    """Put a threshold into a file, in place of the one for the same languages, encoder and settings.
+
+    Raises:
+        MexmaError: The file is there, and none of thresholds; or the disk is full.
+    """
+    others = read_thresholds(path) if path.exists() else []
+    write_thresholds(path, [*(one for one in others if one.key != found.key), found])
 
 
 def read_thresholds(path: Path) -> list[KnownThreshold]:
@@ -62,7 +91,10 @@ def read_thresholds(path: Path) -> list[KnownThreshold]:
     try:
         return [KnownThreshold.model_validate(one) for one in content]
     except (ValidationError, TypeError) as error:
-        raise MexmaError(f"{path} is no file of thresholds: {error}", "`mexma run` writes them") from None
+        raise MexmaError(
+            f"{path} is no file of thresholds: {error}",
+            "`mexma run` and `mexma tune --save-threshold` write them",
+        ) from None
 
 
 def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> float:
@@ -72,19 +104,20 @@ def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> fl
         MexmaError: The file is missing or damaged, or has none for this encoder, these languages and these
             settings; the message says what is nearest.
     """
-    pair = {store.manifest.language for store in stores}
-    every = read_thresholds(path)
-    of_pair = [one for one in every if {one.source, one.target} == pair]
+    pair = frozenset(store.manifest.language for store in stores)
+    of_pair = [one for one in read_thresholds(path) if {one.source, one.target} == pair]
+    wanted = pair, stores[0].manifest.fingerprint, settings.score, settings.k, settings.margin
     for one in of_pair:
-        wanted = settings.score, settings.k, settings.margin, stores[0].manifest.fingerprint
-        if (one.score, one.k, one.margin, one.fingerprint) == wanted:
+        if one.key == wanted:
             return one.threshold
     names = " and ".join(languages.name(store.manifest.language) for store in stores)
     there = "; ".join(f"{_options(one.score, one.k, one.margin)} with {one.encoder}" for one in of_pair)
     how = _options(settings.score, settings.k, settings.margin)
     raise MexmaError(
         f"{path} has no threshold for {names} with this encoder and {how}",
-        f"there is one for {there}" if there else "`mexma tune SOURCE TARGET` finds one",
+        f"there is one for {there}"
+        if there
+        else "`mexma tune SOURCE TARGET --save-threshold FILE` finds one",
     )
 
 

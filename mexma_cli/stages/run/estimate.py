@@ -16,7 +16,6 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.tiles import X_ROWS, bytes_needed
-from mexma_cli.mining.lists import BLOCK_ROWS
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe
@@ -28,7 +27,6 @@ from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.costs import Cost, InThisProcess, calibrate, known_costs
 from mexma_cli.stages.run.indexed import HITS, PROBES, lists_of
 from mexma_cli.stages.run.plan import (
-    KNOWN,
     Cut,
     Inputs,
     Selection,
@@ -159,7 +157,6 @@ def _costs(
         lines = sum(text.lines for text in texts.values())
         spent = sum(_a_line(recipe, inputs, encoder, code) * text.lines for code, text in texts.items())
         costs["embed"] = costs["embed"]._replace(row=threads() * spent / max(1, lines))
-    costs["embed_known"] = costs["embed"]
     if "tile" not in known and recipe.align is None:
         rows = min(recipe.units.tile, max(text.lines for text in texts.values()))
         cell = seconds_needed(rows, rows, encoder.dim, recipe.mine.k) / (rows**2 * encoder.dim)
@@ -238,12 +235,8 @@ def _memory(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -> int:
     needed = [bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), filtering_bytes(max(rows.values()))]
     if recipe.align is None:
         needed.append(bytes_to_mine(largest, k))
-        if by_probability(recipe):
+        if by_probability(recipe) or recipe.mine.finds:
             needed.append(bytes_for(largest))
-        if recipe.mine.threshold == "auto":
-            part = min(BLOCK_ROWS, max(rows.values()))
-            needed.append(bytes_needed(part, KNOWN, dim, k + 1, min(part, X_ROWS)))
-            needed.append(bytes_to_mine(largest, k + 1))
         if recipe.mine.within:
             needed.append(bytes_within(largest, dim))
     for pair in _indexed_pairs(recipe, texts):

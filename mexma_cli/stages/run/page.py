@@ -112,15 +112,13 @@ class _Page:
                 dropped = found["dropped"] | {f"rule {why}": n for why, n in filtered["dropped"].items()}
                 facts[pair] = found | {"dropped": dropped, "pairs": filtered["pairs"]}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
-        tuned, efforts = (
-            {pair: self._facts(f"{'-'.join(pair)}/{unit}") for pair in pairs}
-            for unit in ("threshold", "effort")
-        )
+        tuned = {pair: found.get("threshold") for pair, found in facts.items()}
+        efforts = {pair: self._facts(f"{'-'.join(pair)}/effort") for pair in pairs}
         header = ["source", "target", "candidates", "pairs"]
         if any(efforts.values()):
             header += ["index", "neighbours found, from source", "from target"]
         if any(tuned.values()):
-            header += ["threshold", "precision, estimated (%)", "known translations"]
+            header += ["threshold", "precision, estimated (%)"]
         rows = [[*header, *(f"dropped: {reason}" for reason in reasons), _SECONDS]]
         total = Counter[str]()
         for pair, found in facts.items():
@@ -166,16 +164,13 @@ def _effort(found: dict[str, Any]) -> list[str]:
     return [found["index"], *(f"{100 * share:.1f} %" for share in found["recall"])]
 
 
-def _threshold(found: dict[str, Any]) -> list[str]:
+def _threshold(found: dict[str, Any] | None) -> list[str]:
     """The cells of a threshold that was found; of none, nothing."""
     if not found:
-        return ["-", "-", "-"]
+        return ["-", "-"]
     low, high = found["precision_interval"]
-    planted = f"{found['planted']:,}" if found["planted"] else "none: from the scores alone"
-    if found["unlike"]:
-        planted = "none that are like the text's own"
     precision = f"{100 * found['precision']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-    return [f"{found['threshold']:.4f}", precision, planted]
+    return [f"{found['threshold']:.4f}", precision]
 
 
 def _number(value: int | None) -> str:

@@ -13,7 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.stages import BUNDLED, MineSettings, RuleSettings
+from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import stated, why_margin
@@ -24,11 +24,9 @@ from mexma_cli.text.compression import split_ending
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
-STAGES = ("split", "embed", "knn", "tune", "mine", "align", "filter")
+STAGES = ("split", "embed", "knn", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 
-KNOWN = 10_000
-"""Known translations of a language pair, about."""
 _ENCODER = "/encoder"
 """What its files are called among the inputs; a language is named before the slash of others."""
 Inputs = dict[str, dict[str, str]]
@@ -114,7 +112,7 @@ class Selection:
 
 def _stages_of(recipe: CorpusRecipe) -> list[str]:
     """The stages that a recipe has, in order."""
-    left_out = {"knn", "tune", "mine"} if recipe.align else {"align"} if _tuned(recipe) else {"align", "tune"}
+    left_out = {"knn", "mine"} if recipe.align else {"align"}
     return [stage for stage in STAGES if stage not in left_out and (stage != "filter" or recipe.filter)]
 
 
@@ -127,11 +125,7 @@ def check_settings(recipe: CorpusRecipe) -> None:
     output = recipe.output
     check_index(recipe.mine.index)
     if recipe.align is None:
-        if recipe.mine.threshold == "auto" and recipe.mine.score == "probability":
-            raise MexmaError("`mine.threshold: auto` finds thresholds of margins", "say `mine.score: margin`")
-        stated(_mining(recipe), recipe.encoder.model, within=recipe.mine.within)
-    if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
-        raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
+        stated(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
     known = formats(alignments=recipe.align is not None and recipe.filter is None)
     for name in output.format:
         if name not in known:
@@ -147,8 +141,7 @@ def check_settings(recipe: CorpusRecipe) -> None:
 
 
 def inputs_of(recipe: CorpusRecipe) -> Inputs:
-    """The files of every language, of known translations, of models that tell languages, and of the encoder,
-    with checksums.
+    """The files of every language, of models, and of the encoder, with checksums.
 
     Texts are in the order of their lines.
 
@@ -157,9 +150,6 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
     """
     found: Inputs = {}
     texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
-    for code, text in recipe.languages.items() if _tuned(recipe) else ():
-        if text.known is not None:
-            texts[known_text(code)] = f"languages.{code}.known", (text.known,)
     root = Path(recipe.root).expanduser().absolute()
     for name, (key, patterns) in texts.items():
         try:
@@ -168,7 +158,7 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
             hint = "name files, folders or globs, as they are called in `root`" if error.hint else None
             raise MexmaError(f"`{key}`: {error.message}", hint) from None
         found[name] = {str(path): checksum_file(path) for path in files}
-    for name, (key, model) in _lid_models(recipe).items():
+    for name, (key, model) in _models(recipe).items():
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
         found[name] = {str(model): checksum_file(model)}
@@ -177,31 +167,26 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
     return found
 
 
-def _lid_models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
-    """Models that tell languages, by what they are called among the inputs, with the keys that name them."""
-    wanted: dict[str, tuple[str, RuleSettings | None]] = {
+def _models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
+    """Models that tell languages, and the classifier of pairs, by what they are called among the inputs, with
+    the keys that name them."""
+    users: dict[str, tuple[str, RuleSettings | None]] = {
         code: (f"languages.{code}.split", text.split) for code, text in recipe.languages.items()
     }
-    wanted["filter"] = "filter", recipe.filter
+    users["filter"] = "filter", recipe.filter
+    found = {
+        user: (f"{key}.lid_model", how.lid_model) for user, (key, how) in users.items() if how is not None
+    }
+    found["mine"] = "mine.classifier", recipe.mine.classifier
     return {
-        _lid_model(user): (f"{key}.lid_model", how.lid_model.expanduser().absolute())
-        for user, (key, how) in wanted.items()
-        if how is not None and how.lid_model is not None
+        _model(user): (key, path.expanduser().absolute())
+        for user, (key, path) in found.items()
+        if path is not None
     }
 
 
-def _lid_model(user: str) -> str:
-    return f"{user}/lid_model"
-
-
-def _tuned(recipe: CorpusRecipe) -> bool:
-    """Whether thresholds are to be found."""
-    return recipe.mine.threshold == "auto" and recipe.align is None
-
-
-def known_text(code: str) -> str:
-    """What the known translations in a language are called among the inputs and units."""
-    return f"{code}/known"
+def _model(user: str) -> str:
+    return f"{user}/model"
 
 
 def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None]) -> list[Kind]:
@@ -223,8 +208,6 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
             if made is not None:
                 rows[code] = lines
                 kinds += _embedding(recipe, code, made, inputs)
-            if known_text(code) in inputs:
-                kinds.append(one(_known(recipe, code, inputs), KNOWN))
     pairs = [pair for pair in pairs if rows.keys() >= set(pair)]
     if recipe.align is None:
         indexed = [pair for pair in pairs if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
@@ -235,8 +218,7 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
         if recipe.align is not None:
             kinds.append(one(_aligned(recipe, (source, target), inputs), sum(both)))
         else:
-            planted = known_text(source) in inputs and known_text(target) in inputs
-            kinds += _pair(recipe, (source, target), both, planted)
+            kinds += _pair(recipe, (source, target), both, inputs)
     for pair in pairs if recipe.filter is not None else ():
         kinds.append(one(_filtered(recipe, pair, inputs), rows[pair[0]] + rows[pair[1]]))
     return kinds
@@ -259,7 +241,7 @@ def _sentences(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
             "split": settings,
         },
         files=inputs[code],
-        model=inputs.get(_lid_model(code), {}),
+        model=inputs.get(_model(code), {}),
         output=f"{code}/sentences",
     )
 
@@ -350,7 +332,7 @@ def _filtered(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Un
         settings=_written(recipe, pair)
         | {"filter": recipe.filter.model_dump(mode="json", exclude={"lid_model"})},
         inputs={"pairs": f"{'-'.join(pair)}/pairs"},
-        model=inputs.get(_lid_model("filter"), {}),
+        model=inputs.get(_model("filter"), {}),
         output=f"{BITEXT}/{'-'.join(pair)}",
     )
 
@@ -373,28 +355,15 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
     return list(map(str, found))
 
 
-def _known(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
-    return Unit(
-        name=known_text(code),
-        stage="embed",
-        work="embed_known",
-        settings=_encoding(recipe, code),
-        files=inputs[known_text(code)],
-        encoder=inputs[_ENCODER],
-        output=f"{code}/known.emb",
-    )
-
-
 def _encoding(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
     """How text in a language is embedded."""
     clean, encoder = recipe.languages[code].clean, recipe.encoder.model_dump(mode="json")
     return {"language": code, "clean": clean, "encoder": encoder}
 
 
-def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], planted: bool) -> list[Kind]:
-    """Neighbours of a language pair by tiles, put together, its threshold, and the pairs made of them."""
-    name, auto = "-".join(pair), recipe.mine.threshold == "auto"
-    k = recipe.mine.k + auto  # a threshold is found by what is left without the pairs themselves
+def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], inputs: Inputs) -> list[Kind]:
+    """Neighbours of a language pair by tiles, put together, and the pairs made of them."""
+    name, k = "-".join(pair), recipe.mine.k
     sides = {
         "source": f"{pair[0]}/store",
         "target": f"{pair[1]}/store",
@@ -436,7 +405,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         )
 
     def of_pair() -> dict[str, str]:
-        """What finding a threshold and mining need."""
+        """What mining needs."""
         found = [
             f"{name}/neighbours/{direction}-{place:05d}"
             for direction, side in zip(("forward", "backward"), spans, strict=True)
@@ -445,26 +414,15 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         effort = {"effort": f"{name}/effort"} if indexed else {}
         return sides | dict(zip(found, found, strict=True)) | effort
 
-    def tuned() -> Unit:
-        known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
-        return Unit(
-            name=f"{name}/threshold",
-            stage="tune",
-            work="tune",
-            settings={"mine": _how(recipe), "precision": recipe.mine.precision},
-            inputs=of_pair() | (known if planted else {}),
-            output=f"{name}/threshold.json",
-        )
-
     def mined() -> Unit:
         documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
-        more = {"threshold": f"{name}/threshold"} if auto else {}
         return Unit(
             name=f"{name}/pairs",
             stage="mine",
             work="mine",
             settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
-            inputs=of_pair() | more | (documents if recipe.mine.within else {}),
+            inputs=of_pair() | (documents if recipe.mine.within else {}),
+            model=inputs.get(_model("mine"), {}),
             output=_pairs_folder(recipe, pair),
         )
 
@@ -486,27 +444,20 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
             )
             for side, count in enumerate((down, across))
         ),
-        *([Kind(f"{name}/threshold", "tune", "tune", tuned, (), sum(rows))] if auto else []),
         Kind(f"{name}/pairs", "mine", "mine", mined, (), sum(rows)),
     ]
 
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`, but for those of units before it."""
-    return _mining(recipe).model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
-
-
-def _mining(recipe: CorpusRecipe) -> MineSettings:
-    """How pairs are mined: those whose threshold is found are scored by margin."""
-    auto = recipe.mine.threshold == "auto" and recipe.mine.score is None
-    return recipe.mine.but(score="margin") if auto else recipe.mine
+    return recipe.mine.model_dump(mode="json", exclude={"within", "index", "recall", "classifier"})
 
 
 def by_probability(recipe: CorpusRecipe) -> bool:
     """Whether pairs are scored by the classifier, and not by margin."""
     if recipe.align is not None:
         return False
-    return why_margin(_mining(recipe), recipe.encoder.model, within=recipe.mine.within) is None
+    return why_margin(recipe.mine, recipe.encoder.model, within=recipe.mine.within) is None
 
 
 def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:

@@ -80,12 +80,8 @@ def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
             raise MexmaError(f"`languages.{key}`: {error.message}", error.hint) from None
 
     def copied(code: str, text: LanguageText) -> LanguageText:
-        found: dict[str, Any] = {
-            "input": tuple(path for pattern in text.input for path in local(f"{code}.input", pattern, code))
-        }
-        if text.known is not None:
-            found["known"] = local(f"{code}.known", text.known, code)[0]
-        return text.model_copy(update=found)
+        paths = tuple(path for pattern in text.input for path in local(f"{code}.input", pattern, code))
+        return text.model_copy(update={"input": paths})
 
     wanted = {code for pair in recipe.language_pairs() for code in pair}
     texts = {code: copied(code, text) for code, text in recipe.languages.items() if code in wanted}

@@ -160,12 +160,9 @@ def _tell_left(folder: RunFolder, progress: Progress) -> None:
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
     """Put all thresholds into one file, for `mexma mine --threshold auto`; warn where precision is vague."""
-    tuned = [unit for unit in progress.units.values() if unit.work == "tune" and progress.is_done(unit.name)]
-    records = [record for unit in tuned if (record := folder.record(unit.name))]
-    found = [
-        KnownThreshold(**{key: record.facts[key] for key in KnownThreshold.model_fields})
-        for record in records
-    ]
+    mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
+    facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
+    found = [KnownThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
     for one in found:
         low, high = one.precision_interval
         if high - low > _VAGUE:

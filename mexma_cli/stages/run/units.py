@@ -88,7 +88,7 @@ class Unit(Frozen):
         inputs: What the work calls them -> the names of units.
         parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
-        model: The file that tells languages, if the user has one -> its checksum.
+        model: The file that tells languages, or a classifier's weights, if the user has one -> its checksum.
         encoder: The files of the encoder, as `files_of_encoder` names them -> their checksums.
         output: Its path in the run's folder.
         grows: Once it is done, more of the plan is known.

@@ -53,8 +53,8 @@ class Task:
         return self.unit.settings
 
     @property
-    def lid_model(self) -> Path | None:
-        """The file that tells languages, if the user has one."""
+    def model(self) -> Path | None:
+        """The file that tells languages, or the weights of a classifier, if the user has one."""
         return next(map(Path, self.unit.model), None)
 
     def record(self, name: str) -> Record:
@@ -164,7 +164,7 @@ def split(task: Task) -> dict[str, Any]:
     from mexma_cli.stages.split.split import SplitOutputs, split
 
     settings, language = RunSplitting.model_validate(task.settings["split"]), task.settings["language"]
-    how = Splitting(language, settings.but(lid_model=task.lid_model), settings.rejects)
+    how = Splitting(language, settings.but(lid_model=task.model), settings.rejects)
     task.output.mkdir(exist_ok=True)
     rejects = task.output / f"{language}.rejects.zst" if settings.rejects else None
     outputs = SplitOutputs(task.output / f"{language}.txt.zst", rejects)
@@ -198,13 +198,6 @@ def embed(task: Task) -> dict[str, Any]:
     piece = task.input("text") / task.settings["piece"]
     check_content(piece, task.settings["checksum"], ANEW)
     return _embed(task, piece, piece.name)
-
-
-@_work
-def embed_known(task: Task) -> dict[str, Any]:
-    """The known translations in a language as a store."""
-    (path,) = task.unit.files
-    return _embed(task, Path(path), "known")
 
 
 def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
@@ -345,41 +338,6 @@ def neighbours(task: Task) -> dict[str, Any]:
 
 
 @_work
-def tune(task: Task) -> dict[str, Any]:
-    """The threshold of a language pair, by its scores and known translations, if there are some."""
-    from mexma_cli.settings.stages import MineSettings
-    from mexma_cli.stages.mine.thresholds import KnownThreshold
-    from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
-
-    stores = task.store("source"), task.store("target")
-    settings = MineSettings.model_validate(task.settings["mine"])
-    known = None
-    if "known_source" in task.unit.inputs:
-        known = task.store("known_source"), task.store("known_target")
-    rounds = mine_twice_with(stores, task.neighbours(settings.k + 1), settings, known=known)
-    found = estimate(rounds, rounds.model(), task.settings["precision"])
-    planted = found.planted if not found.unlike else None
-    manifest, best = stores[0].manifest, found.best
-    threshold = KnownThreshold(
-        encoder=manifest.encoder,
-        fingerprint=manifest.fingerprint,
-        source=manifest.language,
-        target=stores[1].manifest.language,
-        score="margin",
-        k=settings.k,
-        margin=settings.margin,
-        threshold=best.threshold,
-        precision=best.precision,
-        precision_interval=best.precision_interval,
-        recall=best.recall if planted else None,
-        planted=planted.pairs if planted else 0,
-    )
-    facts: dict[str, Any] = threshold.model_dump(mode="json")
-    write_json_atomic(task.output, facts)
-    return facts | {"unlike": found.unlike}
-
-
-@_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of, write_pairs
@@ -387,15 +345,14 @@ def mine(task: Task) -> dict[str, Any]:
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import mine_files
     from mexma_cli.stages.mine.report import MiningJob
+    from mexma_cli.stages.mine.thresholds import of_cut
     from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     (name, kind), *others = settings["files"].items()
     outputs = outputs_of(task.output / name, kind, languages)
-    how = MineSettings.model_validate(settings["mine"])
-    if "threshold" in task.unit.inputs:
-        how = how.but(threshold=task.record("threshold").facts["threshold"])
+    how = MineSettings.model_validate(settings["mine"]).but(classifier=task.model)
     task.output.mkdir(exist_ok=True)
     neighbours = task.neighbours(how.k)
     if "source_sentences" in task.unit.inputs:
@@ -413,7 +370,12 @@ def mine(task: Task) -> dict[str, Any]:
     mined, changed = mine_files(job, EncoderChoice())
     for name, kind in others:
         changed += write_pairs(task.output / name, kind, mined.pairs(), languages, settings["with_ids"])
+    threshold, found = None, mined.estimated
+    if found is not None:
+        stores = task.store("source"), task.store("target")
+        threshold = of_cut(found.cut, stores, found.settings).model_dump(mode="json")
     return {
+        "threshold": threshold,
         "pairs": len(mined.candidates),
         "dropped": mined.dropped,
         "search": mined.how,
@@ -485,7 +447,7 @@ def keep(task: Task) -> dict[str, Any]:
         job = FilterJob(
             (pairs,),
             languages,
-            how.but(lid_model=task.lid_model),
+            how.but(lid_model=task.model),
             output=kept,
             rejects=task.output / REJECTS if how.rejects else None,
         )

@@ -22,14 +22,16 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, dots
 from mexma_cli.knn.units import directed
 from mexma_cli.languages import UNSTATED, known
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
 from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.mine.probable import judged
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.stages.score.probable import line_probabilities
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.text.amounts import shortest
 from mexma_cli.text.lines import is_blank, label_of, open_text
@@ -59,7 +61,7 @@ class Scored:
 def score(
     source: EmbeddingStore,
     target: EmbeddingStore,
-    settings: ScoreSettings = ScoreSettings(),
+    settings: JudgingSettings = JudgingSettings(),
     *,
     background: StorePair | None = None,
     probability: bool = False,
@@ -74,11 +76,12 @@ def score(
     Args:
         source, target: as many rows on either side.
         background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
-        probability: Find probabilities, too; not with a background.
+        probability: Find probabilities, too; as where the settings name a classifier; not with a background.
 
     Raises:
         MexmaError: other numbers of rows, or stores of different encoders or dimensions.
     """
+    probability = probability or settings.classifier is not None
     if source.rows != target.rows:
         raise MexmaError(f"{source.path} has {source.rows:,} rows, {target.path} has {target.rows:,}")
     others = background or (source, target)
@@ -94,13 +97,14 @@ def score(
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
     fewest = settings.k
-    probabilities = np.full(source.rows, np.nan, np.float32) if probability else None
+    probabilities = np.full(source.rows, np.nan, np.float32)
     if background is None and wanted.any() and (MARGINS[settings.margin].uses_neighbourhoods or probability):
         near, fewest = _nearest((source, target), wanted, settings.k, on_progress)
         source_mean, target_mean = means(near)
         if probability:
-            known = np.where(wanted, cosines, np.float32(np.nan))
-            probabilities = line_probabilities((source, target), near, known)
+            rows = np.flatnonzero(wanted)
+            given = Candidates(cosines[rows], rows, rows, cosines[rows])
+            probabilities[rows] = judged((source, target), sides_of(near), given, settings)
     elif background is not None and wanted.any():
         source_mean, target_mean, fewest = _in_background(
             (source, target), wanted, background, settings.k, on_progress
@@ -109,7 +113,8 @@ def score(
     scores[~wanted] = np.nan
     for store in (source, target, *others):
         store.check_unchanged()
-    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest, probabilities)
+    chances = probabilities if probability else None
+    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest, chances)
 
 
 def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-
+from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.languages import resolve
-from mexma_cli.mining.estimate import PrecisionModel
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.stages.tune.tune import Tuned, tune
 from mexma_cli.text.lines import label_of
@@ -80,10 +78,8 @@ def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
     return found
 
 
-def draw_estimate(
-    path: Path, scores: np.ndarray, model: PrecisionModel, threshold: float, texts: Sequence[Path]
-) -> None:
+def draw_estimate(path: Path, model: PairPrecision, threshold: float, texts: Sequence[Path]) -> None:
     """Draw the scores of two texts' pairs, with how many are right at each, as estimated."""
     title = f"Scores of {texts[0].name} and {texts[1].name}"
     labels = "right, as estimated", "wrong, as estimated"
-    draw_scores(path, scores, model.probability(scores), threshold, title, labels)
+    draw_scores(path, model.scores, model.probabilities, threshold, title, labels)

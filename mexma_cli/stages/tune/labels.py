@@ -8,16 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field
 from mexma_cli.mining.candidates import Candidates
-from mexma_cli.mining.estimate import (
-    LabelledModel,
-    PrecisionModel,
-    ProbabilityModel,
-    ScoreModel,
-    pairs_to_label,
-)
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines
@@ -38,9 +32,9 @@ class Labels:
         if path.exists():
             self._read()
 
-    def drawn(self, model: PrecisionModel, count: int) -> list[int]:
+    def drawn(self, model: PairPrecision, count: int) -> list[int]:
         """The pairs to ask about, those that were answered already left out; always the same ones."""
-        chosen = pairs_to_label(model, self._pairs.scores, count)
+        chosen = pairs_to_label(model.probabilities, count)
         return [place for place in chosen.tolist() if self._rows(place) not in self._answers]
 
     def sentences(self, places: list[int]) -> Iterator[tuple[int, str, str]]:
@@ -63,7 +57,7 @@ class Labels:
             os.fsync(file.fileno())
         self._answers[rows] = answer
 
-    def corrected(self, model: ScoreModel | ProbabilityModel) -> LabelledModel:
+    def corrected(self, model: PairPrecision) -> PairPrecision:
         """The model, corrected by all answers about pairs that are still among these.
 
         Raises:
@@ -76,7 +70,7 @@ class Labels:
         if not known:
             raise MexmaError(f"{self._path}: no pair is labelled", "answer y or n for some")
         right = np.array([said[self._rows(place)] == RIGHT for place in known])
-        return LabelledModel(model, self._pairs.scores, np.array(known), right)
+        return model.labelled(np.array(known), right)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -383,18 +383,9 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
 def test_thresholds_are_found_for_each_pair_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demo's texts, with 200 of their translations planted."""
-    gold = [line.split("\t") for line in (EXAMPLES / "gold.tsv").read_text().splitlines()]
-    planted = gold[:200]
-    for side, code in enumerate(("spa", "eng")):
-        known = [pair[side] for pair in planted]
-        lines = (EXAMPLES / f"{code}.txt").read_text().splitlines()
-        text = "".join(f"{line}\n" for line in lines if line not in set(known))
-        (tmp_path / f"{code}.txt").write_text(text)
-        (tmp_path / f"{code}.known").write_text("".join(f"{line}\n" for line in known))
     recipe = CorpusRecipe.model_validate({
-        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),
-        "languages": {c: {"input": f"{c}.txt", "known": f"{c}.known"} for c in ("spa", "eng")},
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(EXAMPLES),
+        "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")},
         "mine": {"threshold": "auto"}, "pairs": "eng",
     })  # fmt: skip
     monkeypatch.setattr("mexma_cli.stages.run.run._VAGUE", 0.0)
@@ -402,17 +393,18 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     assert "spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
     folder = tmp_path / "run"
     (found,) = read_thresholds(folder / "thresholds.json")
-    assert (found.source, found.target, found.planted) == ("spa_Latn", "eng_Latn", len(planted))
-    true = {tuple(pair) for pair in gold}
+    assert (found.source, found.target, found.score) == ("spa_Latn", "eng_Latn", "probability")
+    true = {tuple(line.split("\t")) for line in (EXAMPLES / "gold.tsv").read_text().splitlines()}
     rows = [line.split("\t") for line in next((folder / "bitext/spa_Latn-eng_Latn").iterdir()).open()]
     assert all(float(row[0]) > found.threshold for row in rows)
     right = sum((row[1], row[2].rstrip("\n")) in true for row in rows) / len(rows)
     assert found.precision_interval[0] <= right <= found.precision_interval[1]
     page = (folder / "report.html").read_text()
     assert f"<td class=n>{found.threshold:.4f}</td>" in page
-    surer = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"precision": 0.95})})
-    assert done(surer)[1].did == ["spa_Latn-eng_Latn/threshold", "spa_Latn-eng_Latn/pairs"]
-    assert read_thresholds(folder / "thresholds.json")[0].threshold > found.threshold
+    surer = recipe.model_copy(update={"mine": recipe.mine.but(precision=0.95, score="margin")})
+    assert done(surer)[1].did == ["spa_Latn-eng_Latn/pairs"]
+    (again,) = read_thresholds(folder / "thresholds.json")
+    assert again.precision >= 0.95 and again.score == "margin" and again.threshold > 1
 
 
 def test_a_language_that_the_encoder_does_not_know_is_named(

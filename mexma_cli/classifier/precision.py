@@ -1,0 +1,166 @@
+"""How many of the pairs above a threshold are translations, by their probabilities, without a gold list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mexma_cli.classifier.calibration import logits
+from mexma_cli.mining.ranked import ascending, blocks, spread
+from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
+
+_TRIED = 1000  # thresholds
+_BINS = np.linspace(-14, 14, 201)  # of logits
+_DRAWS = 1000
+_ERROR, _LABELLED_ERROR = 0.6, 0.25
+"""Standard deviation of log(estimated / true wrong pairs) beyond chance, on the sets of
+benchmarks/classifier.py; and once labels have corrected the probabilities."""
+_FEW, _MOST_TIMES = 0.2, 2.0
+"""Where a smaller share of the pairs are translations, the error is larger in this proportion, up to so many
+times: how a translation looks in these texts is less known (4 % in benchmarks/thresholds.py)."""
+_SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
+
+
+@dataclass(frozen=True)
+class EstimatedCut:
+    """A threshold and what it gives, as estimated."""
+
+    threshold: float
+    count: int
+    """Pairs above the threshold."""
+    right: float
+    """How many of them are translations."""
+    translations: float
+    """How many of all pairs are."""
+    precision_interval: tuple[float, float]
+
+    @property
+    def precision(self) -> float:
+        """Estimated share of translations among the pairs above the threshold."""
+        return self.right / self.count
+
+    @property
+    def kept(self) -> float:
+        """Estimated share of the translations among all pairs that are above the threshold."""
+        return self.right / self.translations if self.translations else 0.0
+
+
+class PairPrecision:
+    """Pairs with any scores, and the probability that each is a translation.
+
+    The precision above a threshold is the mean probability of the pairs there. What a person says of some
+    pairs corrects it: with o the logit of a pair's probability, it becomes a + b o. How likely each (a, b) is
+    follows from the labels and from a normal prior around (0, 1), by Bayes on a grid (Platt 1999,
+    "Probabilistic outputs for support vector machines", with a prior).
+    """
+
+    def __init__(
+        self,
+        scores: np.ndarray,
+        probabilities: np.ndarray,
+        said: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        """
+        Args:
+            scores: float [n], n > 0, best first. They may be memory-mapped: they are read in blocks.
+            probabilities: float [n].
+            said: Places of the pairs that were labelled, int [m], and whether they are right, bool [m].
+        """
+        self.scores, self._probabilities = scores, probabilities
+        highest, lower = spread(ascending(scores), _TRIED)
+        self.thresholds = np.array(list(map(between, highest.tolist(), lower.tolist())))
+        size = len(self.thresholds), len(_BINS) + 1
+        counts, sums = np.zeros(size[0] * size[1], np.int64), np.zeros(size[1])
+        for part in blocks(len(scores)):
+            place = np.searchsorted(-self.thresholds, -scores[part].astype(np.float64), side="right")
+            bins = np.searchsorted(_BINS, logits(probabilities[part]))
+            counts += np.bincount(np.minimum(place, size[0] - 1) * size[1] + bins, minlength=len(counts))
+            sums += np.bincount(bins, probabilities[part], size[1])
+        self._counts = np.cumsum(counts.reshape(size), axis=0)
+        means = sums / np.maximum(self._counts[-1], 1)
+        rng = np.random.default_rng(0)
+        self._error, self._chance = rng.standard_normal((2, _DRAWS))
+        self._error *= np.clip(_FEW * len(scores) / max(float(sums.sum()), 1e-9), 1, _MOST_TIMES)
+        if said is None:
+            self._error *= _ERROR
+            self._line = np.zeros(1), np.ones(1)
+            self._share = means[None]
+        else:
+            self._error *= _LABELLED_ERROR
+            self._line = _drawn(logits(probabilities[said[0]]), said[1], rng)
+            self._share = self._corrected(means)
+        self.count = self._counts.sum(axis=1)
+        self.right = self._counts @ self._share.mean(axis=0)
+
+    def labelled(self, places: np.ndarray, right: np.ndarray) -> PairPrecision:
+        """The same pairs with what a person says of some, int and bool [m]."""
+        return PairPrecision(self.scores, self._probabilities, (places, right))
+
+    def cut(self, place: int) -> EstimatedCut:
+        """What one of the thresholds gives."""
+        counts = self._counts[place]
+        count = int(self.count[place])
+        spread = np.sqrt((self._share * (1 - self._share)) @ counts)
+        wrong = (count - self._share @ counts) * np.exp(self._error) + self._chance * spread
+        low, high = np.quantile(1 - np.clip(wrong / count, 0, 1), [0.025, 0.975]).tolist()
+        right = float(self.right[place])
+        return EstimatedCut(float(self.thresholds[place]), count, right, float(self.right[-1]), (low, high))
+
+    def choose(self, precision: float | None = None) -> EstimatedCut:
+        """The threshold of best F1, or the lowest of at least this precision, of 1,000 that are tried.
+
+        Raises:
+            MexmaError: No threshold has that precision.
+        """
+        place = chosen_place(self.count, self.right, self.right[-1], precision)
+        if place is None:
+            assert precision is not None
+            best = self.cut(most_precise_place(self.count, self.right))
+            raise unreachable(precision, best.precision, f"above {best.threshold}", "about ")
+        return self.cut(place)
+
+    def ladder(self, shares: Sequence[float]) -> list[EstimatedCut]:
+        """The highest thresholds above which these shares of the translations are."""
+        places = np.searchsorted(self.right, np.array(shares) * self.right[-1])
+        return [self.cut(place) for place in np.minimum(places, len(self.right) - 1).tolist()]
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """That each pair is right, float [n]; as the labels have corrected them."""
+        if len(self._line[0]) == 1:
+            return self._probabilities
+        grid = self._corrected(1 / (1 + np.exp(-_BINS))).mean(axis=0)
+        return np.interp(logits(self._probabilities), _BINS, grid)
+
+    def _corrected(self, probabilities: np.ndarray) -> np.ndarray:
+        """float [draws, n]."""
+        shift, slope = self._line
+        return 1 / (1 + np.exp(-(shift[:, None] + slope[:, None] * logits(probabilities))))
+
+
+def _drawn(known: np.ndarray, right: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Shifts and slopes, as likely as labels of pairs with these logits make them, float [draws] each."""
+    shift, slope = np.meshgrid(np.linspace(-4, 4, 81), np.linspace(0.05, 2.5, 50), indexing="ij")
+    corrected = shift[..., None] + slope[..., None] * known
+    likely = (right * corrected - np.logaddexp(0, corrected)).sum(axis=-1)
+    likely -= (shift / _SHIFT) ** 2 / 2 + ((slope - 1) / _SLOPE) ** 2 / 2
+    chances = np.exp(likely - likely.max()).ravel()
+    drawn = rng.choice(chances.size, _DRAWS, p=chances / chances.sum())
+    return shift.ravel()[drawn], slope.ravel()[drawn]
+
+
+def pairs_to_label(probabilities: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+    """Pairs whose labels tell most: most of them where the probability is in doubt, some at every score.
+
+    Args:
+        probabilities: float [n], of pairs that are sorted by score.
+
+    Returns:
+        int64 [n <= count], the places of pairs, each once, in random order.
+    """
+    doubt = np.cumsum(np.sqrt(probabilities * (1 - probabilities)) + 0.02)
+    rng = np.random.default_rng(seed)
+    places = np.searchsorted(doubt / doubt[-1], (np.arange(count) + rng.random(count)) / count)
+    return rng.permutation(np.unique(np.minimum(places, len(doubt) - 1)))

@@ -1,0 +1,46 @@
+"""A classifier of one's own: parallel text in, a file of weights out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli import __version__
+from mexma_cli.classifier.model import bundled
+from mexma_cli.classifier.training import MOST, Parallel, Trained, train
+from mexma_cli.settings.stages import EncoderChoice
+from mexma_cli.stages.embed.inputs import load_encoder_of
+from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.store.embeddings import StorePair
+
+
+def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:
+    """Train a classifier on the rows of two stores that are translations of one another, and write it.
+
+    Of sentences that occur again the first counts, and of many pairs `MOST` at random.
+
+    Args:
+        encoder: Of the stores, if they were made just now.
+
+    Raises:
+        MexmaError: As `train`; the encoder is not on this machine; or the disk is full.
+    """
+    rows = np.flatnonzero(filter_rows(stores[0])[0] & filter_rows(stores[1])[0])
+    rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
+    wanted = set(rows.tolist())
+    texts = [[text for row, text in enumerate(store.sentences()) if row in wanted] for store in stores]
+    vectors = [store.vectors(0, store.rows)[rows].astype(np.float32) for store in stores]
+    embed = load_encoder_of(stores, encoder, "the words").embed
+    manifest = stores[0].manifest
+    start = replace(bundled(), encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim)
+    found = train(Parallel((texts[0], texts[1]), (vectors[0], vectors[1]), embed), start, k)
+    names = [f"{store.manifest.source.path} ({store.manifest.language})" for store in stores]
+    about = (
+        f"Trained by mexma {__version__} on {date.today()} on {found.pairs:,} pairs of {' and '.join(names)}."
+    )
+    found = replace(found, weights=replace(found.weights, about=about))
+    found.weights.write(output)
+    return found

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining import ranked
+
+
+def pairs(seed: int = 0, count: int = 3000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, best first, that tell little, the probabilities, and which pairs are right."""
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(-1, 3, count)
+    chance = (1 / (1 + np.exp(-logit))).astype(np.float32)
+    scores = (logit + rng.normal(0, 1, count)).astype(np.float32)
+    order = np.argsort(-scores)
+    return scores[order], chance[order], (rng.random(count) < chance)[order]
+
+
+@pytest.mark.parametrize("wanted", [0.8, 0.95])
+def test_precision_is_the_mean_probability(wanted: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, chance, right = pairs()
+    monkeypatch.setattr(ranked, "_AT_ONCE", 700)
+    cut = PairPrecision(scores, chance).choose(wanted)
+    above = scores > cut.threshold
+    assert cut.count == above.sum() and wanted <= cut.precision < wanted + 0.01
+    assert cut.precision == pytest.approx(chance[above].mean(), abs=0.003)
+    assert cut.kept == pytest.approx(chance[above].sum() / chance.sum(), abs=0.003)
+    low, high = cut.precision_interval
+    assert low <= right[above].mean() <= high and low > 0.3
+
+
+def test_the_best_f1_is_near_that_of_the_truth() -> None:
+    scores, chance, right = pairs()
+    counts = np.arange(1, len(scores) + 1)
+    f1 = 2 * np.cumsum(right) / (counts + right.sum())
+    assert f1[PairPrecision(scores, chance).choose().count - 1] > f1.max() - 0.005
+
+
+def test_labels_correct_probabilities_that_are_too_high() -> None:
+    scores, chance, right = pairs()
+    odds = chance / (1 - chance) * np.exp(2)
+    model = PairPrecision(scores, odds / (1 + odds))
+    asked = pairs_to_label(model.probabilities, 60)
+    assert len(set(asked.tolist())) == len(asked) > 40
+    surer = model.labelled(asked, right[asked])
+    for one in (model, surer):
+        cut = one.choose(0.9)
+        truth = right[scores > cut.threshold].mean()
+        assert (abs(truth - 0.9) < 0.1) == (one is surer)
+    assert cut.precision_interval[0] <= truth <= cut.precision_interval[1]
+    assert abs(surer.probabilities.mean() - chance.mean()) < 0.1 < model.probabilities.mean() - chance.mean()
+
+
+def test_intervals_are_wider_where_few_pairs_are_right() -> None:
+    chance = np.repeat(np.array([0.9, 0.001], np.float32), 100)
+    cuts = [
+        PairPrecision(some, some).cut(0) for some in (chance, np.append(chance, np.repeat(chance[-1], 900)))
+    ]
+    (sure, _), (vague, _) = (cut.precision_interval for cut in cuts)
+    assert cuts[0].count == cuts[1].count == 100 and sure > 0.6 > 0.4 > vague
+
+
+def test_a_precision_that_is_not_there() -> None:
+    model = PairPrecision(np.array([2, 1], np.float32), np.array([0.5, 0.25], np.float32))
+    assert [cut.count for cut in model.ladder((0.1, 1))] == [1, 2]
+    with pytest.raises(MexmaError, match=r"the highest is about 50\.00 %, above 1\.5"):
+        model.choose(0.9)

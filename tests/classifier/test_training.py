@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from mexma_cli.classifier.model import bundled
+from mexma_cli.classifier.training import Parallel, fit, train
+
+
+def test_training_finds_what_tells_translations() -> None:
+    random = np.random.default_rng(1)
+    correct = np.arange(400) % 10 == 0
+    told, noise = np.where(correct, 3.0, 0.0) + random.standard_normal(400), random.standard_normal(400)
+    values = np.stack([told, noise], 1).astype(np.float32)
+    found = fit(("margin", "shorter"), [values[:200], values[200:]], [correct[:200], correct[200:]])
+    assert found.coefficients[0] > 1 > abs(found.coefficients[1])
+    chance = found.of(values)
+    assert chance[correct].mean() > 0.6 and chance.mean() == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("count", [300, 700])
+def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int) -> None:
+    """Numbers tell what vectors do not."""
+    random = np.random.default_rng(0)
+    own = random.standard_normal((count, 12)).astype(np.float32)
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    other = own + 0.25 * random.standard_normal(own.shape).astype(np.float32)
+    texts = [[f"{word} {row * 37 + 100} {word}" for row in range(count)] for word in ("Zeile", "line")]
+
+    def embed(words: Sequence[str]) -> np.ndarray:
+        return np.random.default_rng(len(words)).standard_normal((len(words), 12)).astype(np.float32)
+
+    found = train(Parallel((texts[0], texts[1]), (own, other), embed), bundled(), 4)
+    f1, error = found.measures.f1, found.measures.calibration
+    assert found.pairs + found.held_out == count and f1["trained"] > f1["margin"] + 3
+    assert error["trained"] < 20
+    same = found.weights.by["text"].features == bundled().by["text"].features
+    assert same and found.weights.by["text"] != bundled().by["text"]

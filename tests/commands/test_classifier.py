@@ -1,0 +1,45 @@
+"""`mexma classifier train`, and what takes its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.command import fails, ok, run, write
+from tests.examples import demo_pairs
+
+
+def test_a_classifier_is_trained_and_used(tmp_path: Path, tiny_encoder: Path) -> None:
+    pairs = write(tmp_path / "pairs.tsv", *demo_pairs(120))
+    command = "classifier", "train", pairs, "--model", tiny_encoder, "--source-lang", "spa"
+    found = json.loads(ok(run(*command, "-o", tmp_path / "own.json", "--json")).stdout)
+    assert found["pairs"] + found["held_out"] == 120 and set(found["f1"]) == {"margin", "bundled", "trained"}
+    weights = json.loads((tmp_path / "own.json").read_text())
+    assert weights["dim"] == 32 and set(weights["classifiers"]) == {"text", "words"}
+    own = ("--classifier", tmp_path / "own.json", "--model", tiny_encoder)
+    sides = [
+        write(tmp_path / f"{side}.txt", *(p.split("\t")[side] for p in demo_pairs(80))) for side in (0, 1)
+    ]
+    mined = ok(run("mine", *sides, *own))
+    assert "words are not compared" not in mined.stderr
+    assert all(0 <= float(line.split("\t")[0]) <= 1 for line in mined.stdout.splitlines())
+    bundled = ok(run("mine", *sides, "--score", "probability", "--model", tiny_encoder))
+    assert bundled.stdout != mined.stdout and "words are not compared" in bundled.stderr
+    scored = ok(run("score", *sides, *own)).stdout.splitlines()
+    assert len(scored) == 80 and all(len(line.split("\t")) == 4 for line in scored)
+    assert json.loads(ok(run("tune", *sides, *own, "--json")).stdout)["threshold"] < 1
+
+
+def test_what_differs_is_said(tmp_path: Path) -> None:
+    sides = [
+        write(tmp_path / f"{side}.txt", *(p.split("\t")[side] for p in demo_pairs(60))) for side in (0, 1)
+    ]
+    done = ok(run("mine", *sides, "--model", "mini", "--dim", "160"))
+    assert "these are of mini with 160 dimensions, not 320: words are not compared" in done.stderr
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    few, file = write(tmp_path / "few.tsv", *demo_pairs(50)), tmp_path / "w.json"
+    fails(run("classifier", "train", few, "-o", file, "--model", "mini"), 1, "50 different pairs are too few")
+    fails(run("classifier", "train", few, "-o", few), 2, "is an input")
+    fails(run("score", few, "--classifier", few, "--model", "mini"), 1, "few.tsv is damaged: not JSON")
