@@ -36,8 +36,8 @@ def lay_out(folder: Path) -> list[list[str]]:
     at = {name: str(folder / name) for name in ("spa.emb", "eng.emb", "pairs.tsv")}
     picture = ["--plot", str(folder / "scores.png")] if importlib.util.find_spec("matplotlib") else []
     return [
-        ["embed", "--lang", "spa", str(folder / "spa.txt"), "-o", at["spa.emb"]],
-        ["embed", "--lang", "eng", str(folder / "eng.txt"), "-o", at["eng.emb"]],
+        ["embed", "--model", "mini", "--lang", "spa", str(folder / "spa.txt"), "-o", at["spa.emb"]],
+        ["embed", "--model", "mini", "--lang", "eng", str(folder / "eng.txt"), "-o", at["eng.emb"]],
         ["mine", at["spa.emb"], at["eng.emb"], "-o", at["pairs.tsv"]],
         ["tune", at["pairs.tsv"], "--gold", str(folder / "gold.tsv"), *picture],
     ]

@@ -25,6 +25,7 @@ def test_texts_are_laid_out_and_each_command_is_shown_and_run(
     monkeypatch.setattr(subprocess, "run", instead)
     said = ok(run("demo", tmp_path / "demo")).stdout
     assert [words[0] for words in ran] == ["embed", "embed", "mine", "tune"]
+    assert all(words[1:3] == ["--model", "mini"] for words in ran[:2]), "so that none is advised"
     assert said.count("\n$ mexma ") == 4 and "\ta9\t" in said and "\ta10\t" not in said
     for text in shipped_texts().iterdir():
         assert (tmp_path / "demo" / text.name).read_bytes() == text.read_bytes()
