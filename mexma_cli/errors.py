@@ -149,7 +149,7 @@ def visible(text: str) -> str:
 
 
 def in_a_line(text: object) -> str:
-    """As `visible`, with line breaks visible, too: for what is part of a message, or a cell of a table."""
+    """`visible` text without line breaks, to stand in a message or in a cell of a table."""
     return visible(str(text)).replace("\n", "\\n")
 
 

@@ -70,11 +70,7 @@ def resolved(path: Path) -> Path:
 
 
 def behind_link(path: Path) -> Path:
-    """The path itself, or the file that a link leads to: writing there leaves the link a link.
-
-    Raises:
-        MexmaError: As `resolved`.
-    """
+    """The path itself, or the file that a link leads to: writing there leaves the link a link."""
     return resolved(path) if path.is_symlink() else path
 
 
@@ -412,7 +408,7 @@ class Sealed(BaseModel):
     SEAL: ClassVar[str] = "checksum"
     """The field with that checksum."""
     checksum: str = ""
-    """Of all that it says otherwise; empty in one that an earlier version wrote."""
+    """Checksum of the other fields; empty in a manifest that an earlier version wrote."""
 
     def sealed(self, **changed: Any) -> Self:
         """The same, or with other values, and with its checksum."""
@@ -466,7 +462,7 @@ def checksum_file(path: Path) -> str:
 
 
 def checksum_again(path: Path) -> str:
-    """The same of a file that is asked for often: it is read again only if it was written to meanwhile."""
+    """`checksum_file` of a file that is asked for often: read again only if it was written to meanwhile."""
     info = path.stat()
     return _checksum(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
 
@@ -491,9 +487,6 @@ def commit(*finals: Path, own: Names | None = None, made: Path | None = None) ->
     Args:
         own: As for `check_own`, of folders that are replaced.
         made: Where the only one was made, if not `in_work`.
-
-    Raises:
-        MexmaError: As `check_own`.
     """
     finals = tuple(map(behind_link, finals))
     if own is not None:

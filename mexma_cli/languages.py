@@ -89,7 +89,7 @@ def named(english: str) -> list[str]:
 
 
 def known(code: str) -> str:
-    """As `resolve`, and ``und`` for what is no code of one language."""
+    """The code that `resolve` gives; ``und`` for text that is no code of one language."""
     try:
         return resolve(code)
     except MexmaError:

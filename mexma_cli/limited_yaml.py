@@ -85,7 +85,7 @@ if yaml.__with_libyaml__:
 
 
 def parsed(text: str, unique: bool = False) -> Any:
-    """What a text in YAML stands for, as `yaml.safe_load` has it.
+    """The value of a text in YAML, as from `yaml.safe_load`.
 
     Args:
         unique: Refuse a key that is in its section twice.

@@ -313,7 +313,7 @@ class SentenceEncoder:
 
     @property
     def computed_by(self) -> str:
-        """What computes its hidden states on a processor, and how, in words."""
+        """The program that computes hidden states on a processor, in words."""
         if self.is_bag:
             return "NumPy, as sums over tokens"
         if isinstance(self.transformer, LibraryModel):
@@ -507,7 +507,7 @@ class SentenceEncoder:
         return torch.from_numpy(found)
 
     def _computing(self) -> Computing:
-        """What computes vectors, with weights, modules and settings as they are now."""
+        """The way to compute vectors with weights, modules and settings as they are now."""
         weights = self.transformer
         if isinstance(weights, LibraryModel):
             low = self.on_cpu and self.precision == "bfloat16"

@@ -164,7 +164,7 @@ def tokens_to_keep(pieces: Sequence[str], first: int) -> np.ndarray:
 
 
 def kind_of(piece: str) -> int:
-    """What decides which neighbours are a pair (`joined`)."""
+    """The kind of a token, by which `joined` decides which neighbours are a pair."""
     word = piece.removeprefix(WORD_START)
     if not piece.startswith(WORD_START) or WORD_START in word:
         return _NONE

@@ -89,7 +89,7 @@ class JoinedRuns:
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
-        """As `RunEncoder.documents`; the sentences that have no vectors are embedded together."""
+        """Vectors of documents (`RunEncoder.documents`); sentences without vectors are embedded together."""
         unknown = [text for text, vectors in zip(texts, known, strict=True) if vectors is None]
         new, cut = self._embed([sentence for text in unknown for sentence in text], language)
         self.cut += cut
@@ -141,7 +141,7 @@ class SummedRuns:
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
-        """As `RunEncoder.documents`; known vectors are not needed, since they are those of runs of one."""
+        """Vectors of documents (`RunEncoder.documents`); the known ones, of runs of one, are not needed."""
         sums = self._sums([sentence for text in texts for sentence in text])
         parts = np.split(sums, np.cumsum([len(text) for text in texts])[:-1])
         return [(self._vectors(own), self._runs_of(own)) for own in parts]

@@ -67,8 +67,8 @@ class AlignedFolder:
         Data other than FLORES-200 may lack languages of a published list: a warning names the first of them.
 
         Raises:
-            MexmaError: As `language_list`; or languages have no file. Those of the user's own list are all
-                named, with their lines where they are from a file.
+            MexmaError: Languages have no file. Those of the user's own list are all named, with their lines
+                where they are from a file.
         """
         if languages is None:
             return dict(self.files)

@@ -118,7 +118,7 @@ def write_code_switched(
         output: A folder; it is made.
 
     Raises:
-        MexmaError: As `read_dictionary` and `code_switched`; or the texts differ in length.
+        MexmaError: The texts differ in length.
     """
     words = read_dictionary(dictionary)
     english = read_sentences(texts[1])

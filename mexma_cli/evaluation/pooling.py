@@ -45,11 +45,7 @@ class PoolingData:
 
 
 def read_data(folder: Path | None, split: str, languages: str | None, sts: Sequence[Path]) -> PoolingData:
-    """Read all that is to be measured; xsim++'s files where they are beside those of xsim.
-
-    Raises:
-        MexmaError: As `read_texts`, `find_files` and `read_pairs`.
-    """
+    """Read all that is to be measured; xsim++'s files where they are beside those of xsim."""
     aligned = read_texts(folder, split, languages, TARGET) if folder else None
     hard = None
     if aligned:

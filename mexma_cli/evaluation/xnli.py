@@ -333,9 +333,6 @@ def evaluate(
     Args:
         encoder: With weights in float32.
         precision: Of the products: float32, bfloat16 or float16.
-
-    Raises:
-        MexmaError: As `fine_tune`.
     """
     described = describe(encoder) | {"precision": precision}
     rows = measure(encoder, data, settings, precision, on_step)

@@ -353,7 +353,7 @@ def write_pairs(
         The number of sentences that had to be changed to fit the format.
 
     Raises:
-        MexmaError: As `outputs_of`, or the files cannot be written.
+        MexmaError: The files cannot be written.
     """
     from mexma_cli.text.writing import prepare_output, write_chunks
 

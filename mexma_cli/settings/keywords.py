@@ -13,20 +13,20 @@ from mexma_cli.settings.stages import IdentifierName, Kind, MarginName, Retrieva
 
 
 class ScoreKeywords(TypedDict, total=False):
-    """Of `evaluate`."""
+    """Keywords of `evaluate`."""
 
     margin: MarginName
     k: int
 
 
 class JudgingKeywords(ScoreKeywords, total=False):
-    """Of `score`."""
+    """Keywords of `score`."""
 
     classifier: str | Path | None
 
 
 class MineKeywords(JudgingKeywords, total=False):
-    """Of `mine`."""
+    """Keywords of `mine`."""
 
     score: Literal["margin", "probability"] | None
     retrieval: Retrieval | Literal["all"]
@@ -41,7 +41,7 @@ class MineKeywords(JudgingKeywords, total=False):
 
 
 class AlignKeywords(TypedDict, total=False):
-    """Of `align`."""
+    """Keywords of `align`."""
 
     max_size: int
     threshold: float | None
@@ -51,7 +51,7 @@ class AlignKeywords(TypedDict, total=False):
 
 
 class RuleKeywords(TypedDict, total=False):
-    """Of `filter`."""
+    """Keywords of `filter`."""
 
     on: Sequence[str]
     off: Sequence[str]
@@ -60,7 +60,7 @@ class RuleKeywords(TypedDict, total=False):
 
 
 class SplitKeywords(RuleKeywords, total=False):
-    """Of `split`."""
+    """Keywords of `split`."""
 
     document: Literal["line", "blank", "file"]
     format: Kind | None
@@ -73,7 +73,7 @@ class SplitKeywords(RuleKeywords, total=False):
 
 
 class EmbedKeywords(TypedDict, total=False):
-    """Of `embed`."""
+    """Keywords of `embed`."""
 
     clean: bool
     no_normalise: bool

@@ -140,11 +140,7 @@ class VectorFile:
     settings: ConvertSettings
 
     def open(self) -> np.ndarray:
-        """Map it into memory: [rows, dim].
-
-        Raises:
-            MexmaError: As `open_npy` and `open_raw`.
-        """
+        """Map it into memory: [rows, dim]."""
         if is_npy(self.path):
             return open_npy(self.path, self.settings.dim)
         assert self.settings.dim is not None

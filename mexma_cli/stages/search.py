@@ -95,7 +95,7 @@ def hit_lines(
 
 
 def lines_of(rows: Iterable[Hit], with_ranks: bool, as_json: bool) -> Iterator[Chunk]:
-    """As `hit_lines`, for hits that were found in whatever way."""
+    """The lines of `hit_lines`, for hits given as rows of score, query, sentence and rank."""
     if as_json:
         yield from object_lines(
             dict(zip(("score", "query", "sentence", "rank"), row, strict=True)) for row in rows

@@ -68,7 +68,7 @@ class Folder(Generic[Manifest]):
     version: ClassVar[int]
     """The format version of manifests that are written; earlier ones are read."""
     what: ClassVar[str]
-    """What messages call such a folder."""
+    """The kind of folder, in messages."""
     ending: ClassVar[str]
     names: ClassVar[re.Pattern[str]]
     """All names that files in such folders can have."""

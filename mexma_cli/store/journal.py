@@ -52,7 +52,7 @@ class Entry(Sealed):
     facts: dict[str, Any] = Field(default_factory=dict)
     """See `FileJournal.note`."""
     place: tuple[int, int, int] = (0, 0, 0)
-    """As `knn.journal.Place`."""
+    """The fields of a `knn.journal.Place`."""
     lists: str = ""
     """Name of the other file; empty before the first lists."""
     keys: str = ""
@@ -78,9 +78,6 @@ def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[
 
     Args:
         begin: Makes or opens it in the folder.
-
-    Raises:
-        MexmaError: As `begin`.
     """
     if output is None or is_special(output):
         yield None

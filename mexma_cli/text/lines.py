@@ -166,7 +166,7 @@ def read_again(text: FileScan) -> Iterator[str]:
     """The lines that `scan` found in a file; what was added behind them since then is left out.
 
     Raises:
-        MexmaError: As in `scan`; or, after the last line, that these are not the lines that were scanned.
+        MexmaError: These are not the lines that were scanned, which is known after the last one.
     """
     read, found = _Checksum(text.bytes), 0
     for found, line in enumerate(islice(read_lines(text.path, text.label, read), text.lines), 1):  # noqa: B007

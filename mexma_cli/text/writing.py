@@ -50,11 +50,7 @@ def prepare_output(path: Path | None) -> None:
 
 @contextmanager
 def only_process(paths: Iterable[Path]) -> Iterator[None]:
-    """Hold the workplaces of output files, from before the work until they are written.
-
-    Raises:
-        MexmaError: as `files.workplace`.
-    """
+    """Hold the workplaces of output files, from before the work until they are written."""
     new = {resolved(path) for path in paths if not is_special(path)} - _held
     with ExitStack() as stack:
         for path in sorted(new):

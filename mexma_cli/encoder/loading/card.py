@@ -1,4 +1,4 @@
-"""What a folder says of its encoder's languages: the card, README.md, and `languages.json`."""
+"""The languages of an encoder, in its folder: the card, README.md, and `languages.json`."""
 
 from __future__ import annotations
 

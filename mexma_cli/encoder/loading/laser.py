@@ -51,7 +51,7 @@ _KEPT = ("embed_tokens.", "embed_positions.weight", "layers.", "layer_norm.")
 
 
 class _Model(torch.nn.Module):
-    """What both have, for sentences of equal length, so that none is padded."""
+    """The base of both models, for sentences of equal length, so that none is padded."""
 
     config: SimpleNamespace
     embed_tokens: torch.nn.Embedding

@@ -210,11 +210,9 @@ class LibraryModel(Weights):
 
     @property
     def device(self) -> torch.device:
-        """As in `Weights`."""
         return self.library.device
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
-        """As in `Weights`."""
         self.library.to(device=device, dtype=dtype)
 
 
@@ -237,7 +235,7 @@ class LibraryEncoder:
     low: bool
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As `Computing` has it, after every 32 batches."""
+        """Rows and vectors (`Computing.embed`), after every 32 batches."""
         import torch
 
         limit = self.library.max_seq_length
@@ -294,5 +292,4 @@ class LibraryTokenizer(LazyTokenizer):
         return [np.asarray(ids, dtype=np.int64) for ids in found]
 
     def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
-        """As many of the first ids."""
         return ids[:length]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.model.pooling import Dense
 
 ACTIVATIONS = ("Tanh", "Identity", "GELU", "ReLU")
-"""Of torch.nn, behind a Dense layer."""
+"""The activations of torch.nn that may stand behind a Dense layer."""
 
 
 def is_only_ours(folder: Path) -> bool:
@@ -30,13 +30,13 @@ def is_only_ours(folder: Path) -> bool:
 def load_modules(
     name: str, settings: FolderSettings, width: int, pooler: Dense | None
 ) -> list[torch.nn.Module]:
-    """What comes after the pooling of the encoder `name`: its pooler, if it has one here, Dense, Normalize.
+    """The modules after the pooling of the encoder `name`: its pooler, if it has one here, Dense, Normalize.
 
     Args:
         width: Of the transformer's hidden states.
 
     Raises:
-        MexmaError: As `load_dense`, or one does not take the vectors that come to it.
+        MexmaError: One does not take the vectors that come to it.
     """
     if pooler is None and not settings.modules:
         return []

@@ -51,7 +51,6 @@ class SonarTokenizer(PieceTokenizer):
         self._languages = {code: self.pieces.get_piece_size() + 1 + i for i, code in enumerate(languages)}
 
     def begin_with(self, language: str) -> bool:
-        """As `LazyTokenizer.begin_with`."""
         self.first = self._languages.get(language)
         return self.first is not None
 

@@ -56,20 +56,17 @@ class Table(Weights):
 
     @property
     def config(self) -> Any:
-        """As in `Weights`."""
         rows, dim = self.vectors.shape
         return SimpleNamespace(model_type=STATIC, hidden_size=dim, vocab_size=rows)
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
-        """As in `Weights`."""
         import torch
 
         return {TABLE: torch.from_numpy(self.vectors)}
 
     @property
     def stored(self) -> dict[str, np.ndarray]:
-        """As in `Weights`."""
         return {TABLE: self.vectors}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
@@ -100,7 +97,7 @@ class BagEncoder:
         self._bag, self._finish = bag, finish
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As `Computing` has it, all at once."""
+        """Rows and vectors (`Computing.embed`), all at once."""
         yield np.arange(len(some.tokens)), self._finish(self._bag.embed(some.tokens, some.extra))
 
 

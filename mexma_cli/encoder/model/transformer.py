@@ -35,7 +35,7 @@ def quieten_transformers() -> None:
 
 
 class Weights:
-    """What an encoder computes with: a `Transformer`, a `static.Table` or a `library.LibraryModel`.
+    """The weights of an encoder: a `Transformer`, a `static.Table` or a `library.LibraryModel`.
 
     Attributes:
         settings: What beside the weights decides the vectors, for the fingerprint.
@@ -108,7 +108,7 @@ class Sentences:
 
 
 class Computing(Protocol):
-    """What computes vectors: a `BagEncoder`, a `TransformerEncoder` or a `LibraryEncoder`."""
+    """A way to compute vectors: a `BagEncoder`, a `TransformerEncoder` or a `LibraryEncoder`."""
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows of the sentences, int64 [n], and their vectors, float32 [n, dim], until there are all."""
@@ -174,19 +174,16 @@ class Transformer(Weights):
 
     @property
     def config(self) -> Any:
-        """As in `Weights`."""
         source = self._source
         return SimpleNamespace(**source.config) if isinstance(source, StoredModel) else source.config
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
-        """As in `Weights`."""
         source = self._source
         return source.tensors() if isinstance(source, StoredModel) else source.state_dict()
 
     @property
     def stored(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
-        """As in `Weights`."""
         arrays = self._source.weights if isinstance(self._source, StoredModel) else {}
         plain = (np.ndarray, QuantisedEmbeddings)
         return arrays if all(isinstance(one, plain) for one in arrays.values()) and arrays else None
@@ -228,7 +225,6 @@ class Transformer(Weights):
 
     @property
     def first_position(self) -> int:
-        """As in `Weights`."""
         if not isinstance(self._source, StoredModel):
             return first_position(self._source)
         config = self._source.config
@@ -236,19 +232,16 @@ class Transformer(Weights):
 
     @property
     def positions(self) -> int:
-        """As in `Weights`."""
         positions = getattr(self.config, "max_position_embeddings", None)
         return sys.maxsize if positions is None else int(positions) - self.first_position
 
     @property
     def device(self) -> torch.device:
-        """As in `Weights`."""
         import torch
 
         return torch.device("cpu") if isinstance(self._source, StoredModel) else self._source.device
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
-        """As in `Weights`."""
         source = self._source
         if isinstance(source, StoredModel) and device.type == "cpu":
             source.weights = {name: tensor.to(dtype) for name, tensor in source.tensors().items()}

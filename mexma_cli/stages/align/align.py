@@ -162,7 +162,7 @@ class Aligned:
         return f"Aligned({len(self.records)} alignments of {self.span[1] - self.span[0]} pairs of documents)"
 
     def written(self, kind: BitextFormat) -> Iterable[Any]:
-        """What a format writes: alignments, perhaps those of a sentence with nothing, or whole documents."""
+        """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""
         return self.document_pairs() if kind.whole_documents else self.pairs(one_sided=kind.alignments_only)
 
     def write(self, output: str | Path, format: str | None = None) -> None:

@@ -136,8 +136,7 @@ def align_files(
         Counts of what was aligned, and of sentences that were changed to fit the format.
 
     Raises:
-        MexmaError: As `open_documents`; the encoder cannot be loaded; the disk is full; or another process
-            writes the same files.
+        MexmaError: The encoder cannot be loaded; the disk is full; or another process writes the same files.
     """
     if job.settings.chunks is not None and not formats(alignments=True)[job.kind].whole_documents:
         raise MexmaError("--chunks cuts whole documents", "add --format documents")
@@ -172,11 +171,7 @@ def aligned(
     choice: EncoderChoice | SentenceEncoder,
     progress: Callable[[str], Progress] | None = None,
 ) -> Iterator[AlignRun]:
-    """Align; what is kept to go on with after a kill goes when the block ends well.
-
-    Raises:
-        MexmaError: As `align_files`.
-    """
+    """Align; what is kept to go on with after a kill goes when the block ends well."""
     tell = progress or (lambda what: lambda done, total: None)
     clock = [time.monotonic()]
     with ExitStack() as stack:

@@ -108,12 +108,10 @@ class TextSide:
         self._rows = RowsByDocument(of_line, filled, len(self.names))
 
     def read(self, number: int) -> Document:
-        """As `DocumentSide.read`."""
         rows = self._rows.rows(number)
         return Document(self._texts.take(rows), rows)
 
     def vectors(self, number: int) -> np.ndarray | None:
-        """As `DocumentSide.vectors`."""
         if self.store is None:
             return None
         rows = self._rows.rows(number)
@@ -153,14 +151,13 @@ class FolderSide:
         self.identity: Any = fingerprint(contents)
 
     def read(self, number: int) -> Document:
-        """As `DocumentSide.read`; an empty file is a document without sentences."""
+        """A document's sentences and their lines; an empty file is a document without sentences."""
         path = self._paths[number]
         lines = list(open_store(path).sentences() if is_store(path) else read_sentences(path))
         filled = [number for number, line in enumerate(lines) if not is_blank(line)]
         return Document([lines[number] for number in filled], np.array(filled, np.int64))
 
     def vectors(self, number: int) -> np.ndarray | None:
-        """As `DocumentSide.vectors`."""
         if not is_store(self._paths[number]):
             return None
         return open_store(self._paths[number]).take(self.read(number).lines)

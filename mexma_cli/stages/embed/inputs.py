@@ -38,9 +38,6 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
 
     Args:
         normalised: False leaves out its Normalize, if it has one.
-
-    Raises:
-        MexmaError: As `SentenceEncoder.load`.
     """
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.settings.stages import BUNDLED
@@ -137,7 +134,7 @@ def open_store(path: Path) -> EmbeddingStore:
     """Open an embedding store.
 
     Raises:
-        MexmaError: As `EmbeddingStore.open`, or it is a store of neighbours.
+        MexmaError: It is a store of neighbours.
     """
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.store.neighbours import NeighbourStore

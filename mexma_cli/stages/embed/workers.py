@@ -145,7 +145,7 @@ def embed_as_rank(
         The store in process 0, None in the others.
 
     Raises:
-        MexmaError: As `embed`; another process ended early, or its part is not on this disk.
+        MexmaError: Another process ended early, or its part is not on this disk.
     """
     import torch
     from torch import distributed

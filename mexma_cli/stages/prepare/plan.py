@@ -14,7 +14,7 @@ from mexma_cli.stages.prepare.selection import BYTES_PER_PAIR
 from mexma_cli.text.lines import estimate_lines
 
 BYTES_PER_TOKEN = 4
-"""Of UTF-8 text; XLM-R has longer tokens in most languages, so that the estimate is rather too high."""
+"""Bytes of UTF-8 text; tokens of XLM-R are longer in most languages, so that estimates are too high."""
 _ID = 4
 _OFFSETS = 16
 

@@ -119,11 +119,7 @@ def _tokenizer_of(encoder: str, max_tokens: int) -> LazyTokenizer:
 
 
 def read_tokenizer(folder: str | Path) -> LazyTokenizer:
-    """A folder's tokeniser, without transformers if that is not needed.
-
-    Raises:
-        MexmaError: As `load_tokenizer`.
-    """
+    """A folder's tokeniser, without transformers if that is not needed."""
     check_whole(Path(folder), _anew(folder))
     return _read(folder)
 

@@ -271,7 +271,7 @@ def _spaced(part: str) -> str:
 _TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _AS_IT_STANDS = re.compile(r"(</?(?:pre|textarea|listing|xmp)\b)", re.IGNORECASE)
 _MOST_ATTRIBUTES = 1000
-"""Of a tag: libxml2 compares each with all others."""
+"""Most attributes of a tag: libxml2 compares each with all others."""
 
 
 def _extracted(page: str | bytes) -> tuple[str | None, str | None]:

@@ -80,7 +80,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Splitting:
-    """What becomes of documents.
+    """How the documents of a run are split.
 
     Attributes:
         language: FLORES-200 code, or ``und``: then no rule asks for a script or a language. The side of TMX
@@ -216,7 +216,7 @@ def chosen_inputs(
     """The files that a user names, and how they are split; `lang` as it is written.
 
     Raises:
-        MexmaError: As `find_inputs`; or the language is unknown, and there is more than TMX.
+        MexmaError: The language is unknown, and there is more than TMX.
     """
     how = Splitting(known(lang), settings, rejects, lang)
     found = find_inputs(given, how.language)

@@ -100,7 +100,7 @@ class SplitOutputs:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What was read, kept, and dropped for which reason."""
+    """Counts of documents and sentences that were read, kept, and dropped, by reason."""
 
     documents: int
     repaired: dict[str, int]
@@ -113,7 +113,7 @@ class SplitReport:
     objects: int
     """Documents from JSONL."""
     ids: int
-    """Those of them that have an id of their own."""
+    """Documents from JSONL that have an id of their own."""
 
 
 def split(

@@ -87,7 +87,7 @@ def read_pages(path: Path, longest: int, error_pages: bool, passed_over: Counter
 
 
 def _page(name: str, block: bytes, types: tuple[str, str], longest: int, error_pages: bool) -> Page | str:
-    """What is in a record, or the reason why it is passed over."""
+    """The page in a record, or the reason why the record is passed over."""
     own, identified = types
     status, headers, body = _Message(None, {}, block)
     if own.lower().startswith("application/http") or (not own and block.startswith(b"HTTP/")):

@@ -50,7 +50,7 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
         text: As in `TEXT`.
 
     Raises:
-        MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
+        MexmaError: The run was started with other pairs or another tokeniser.
     """
     if here := check_run(run, recipe, resume, processes):
         same_text(

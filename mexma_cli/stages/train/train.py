@@ -209,9 +209,6 @@ def prepare_text(
 
     Returns:
         What was read and kept of each corpus; nothing if there was nothing to do.
-
-    Raises:
-        MexmaError: As `run_folder.check_run` and `prepare`.
     """
     here = run_folder.check_run(Path(recipe.run), recipe, resume, processes)
     if here and has_its_text(recipe):
