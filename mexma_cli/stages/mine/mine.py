@@ -76,6 +76,8 @@ class Mined:
     """Candidates that are not among the pairs, by reason."""
     seconds: dict[str, float]
     """Time by stage."""
+    score: str
+    """`margin` or `probability`."""
     how: dict[str, Any]
     """`index` and `recall` of the neighbours."""
     beside: PairTexts
@@ -203,8 +205,10 @@ def mine(
     for store in stores:
         store.check_unchanged()
     how = {"index": neighbours.index, "recall": neighbours.recall}
-    languages = source.manifest.language, target.manifest.language
-    return Mined(chosen, *counts, dict(+dropped), clock.seconds, how, beside, with_ids, languages, estimated)
+    score, languages = str(settings.score), (source.manifest.language, target.manifest.language)
+    return Mined(
+        chosen, *counts, dict(+dropped), clock.seconds, score, how, beside, with_ids, languages, estimated
+    )
 
 
 def _estimated(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mexma_cli import languages
+from mexma_cli.numerics.machine import processor_name
 from mexma_cli.reporting import templates
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.plan import STAGES
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import RunFolder
+from mexma_cli.text.amounts import counted
 
 PAGE = "report.html"
 TEMPLATE = "stages/run/page.html"
 _SECONDS = "seconds of this run"
+_LINKS = 20
 
 
 def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
@@ -34,7 +40,10 @@ def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> N
         TEMPLATE,
         title=recipe.name,
         encoder=recipe.encoder.model,
-        stages=_stages(progress),
+        result=page.result(pairs),
+        files=page.files[:_LINKS],
+        more=max(0, len(page.files) - _LINKS),
+        stages=page.stages(),
         failures=[[name, why] for name, why in progress.failed.items()],
         documents=page.documents(codes),
         languages=page.languages(codes),
@@ -49,25 +58,61 @@ def is_page(path: Path) -> bool:
     return all(mark in text for mark in (b"<b>mexma</b>", b"<h2>Units</h2>", _SECONDS.encode()))
 
 
-def _stages(progress: Progress) -> list[list[str]]:
-    """Units by stage, and the seconds that this run has spent on them."""
-    rows = [["stage", "units", "done", "failed", "blocked", _SECONDS]]
-    counts = progress.by_stage()
-    for stage in STAGES:
-        if stage in counts:
-            count = counts[stage]
-            seconds = sum(time for name, time in progress.done.items() if progress.units[name].stage == stage)
-            states = [f"{count.get(state, 0):,}" for state in ("all", "done", "failed", "blocked")]
-            rows.append([stage, *states, f"{seconds:,.1f}"])
-    return rows
-
-
 class _Page:
     def __init__(self, folder: RunFolder, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
         self._seconds = Counter[str]()  # of this run, by language and pair
         for name, spent in progress.done.items():
             self._seconds[name.partition("/")[0]] += spent  # type: ignore[assignment]
+        self._processor = Counter[str]()  # seconds of the processor of this run and earlier ones, by stage
+        self.files: list[str] = []
+        """The sentence pairs, by their paths in the run's folder."""
+        for unit in progress.units.values():
+            record = folder.record(unit.name) if progress.is_done(unit.name) else None
+            if record is not None:
+                self._processor[unit.stage] += record.processor_seconds  # type: ignore[assignment]
+                self.files += record.files if unit.is_result else ()
+
+    def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        """What came out, when and where it was made, and what that took."""
+        last = [self._facts(f"{'-'.join(pair)}/{unit}") for pair in pairs for unit in ("filtered", "pairs")]
+        per_pair = [last[n] or last[n + 1] for n in range(0, len(last), 2)]
+        count = sum(found.get("pairs", 0) for found in per_pair)
+        mined = [found.get("histogram", {}) for found in last[1::2] if found]
+        wrong = [sum(one["wrong"]) for one in mined if "wrong" in one]
+        progress, reached = self._progress, sum(map(bool, per_pair))
+        rows = [["sentence pairs", f"{count:,}; {reached:,} of {counted(len(pairs), 'language pair')} done"]]
+        if wrong and len(wrong) == len(mined) and not any(last[::2]):
+            rows.append(["expected to be translations", f"{100 * (1 - sum(wrong) / max(count, 1)):.1f} %"])
+        now = time.time()
+        rows.append(
+            [
+                "made",
+                f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC, from recipe.yaml beside this page",
+            ]
+        )
+        rows.append(["machine", f"{processor_name()}, {counted(os.cpu_count() or 1, 'core')}"])
+        spent = sum(self._processor.values())
+        rows.append(
+            ["time", f"{now - progress.began:,.0f} s in this run; {spent:,.0f} s of a core in all runs"]
+        )
+        if died := +progress.died:
+            names = ", ".join(f"{name} ({times})" for name, times in died.most_common(3))
+            rows.append(["workers that died", f"{died.total():,}: {names}{', ...' * (len(died) > 3)}"])
+        return rows
+
+    def stages(self) -> list[list[str]]:
+        """Units by stage, the seconds that this run has spent on them, and those of the processor in all."""
+        progress = self._progress
+        rows = [["stage", "units", "done", "failed", "blocked", _SECONDS, "seconds of a core in all runs"]]
+        counts = progress.by_stage()
+        for stage in STAGES:
+            if stage in counts:
+                count, units = counts[stage], progress.units
+                spent = sum(seconds for name, seconds in progress.done.items() if units[name].stage == stage)
+                states = [f"{count.get(state, 0):,}" for state in ("all", "done", "failed", "blocked")]
+                rows.append([stage, *states, f"{spent:,.1f}", f"{self._processor[stage]:,.1f}"])
+        return rows
 
     def _facts(self, unit: str) -> dict[str, Any]:
         """What is known of a unit; nothing where it was not done."""
@@ -150,6 +195,7 @@ class _Page:
             "chart": f"pairs by score{before}",
             "lines": [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)][::-1],
             "counts": counts[::-1],
+            "wrong": found["histogram"].get("wrong", [])[::-1],
             "samples": [
                 ["score", *pair],
                 *([f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]),

@@ -12,31 +12,43 @@ from mexma_cli.formats.bitext import AlignedPair, MinedPair
 _BINS = 24
 _BANDS = 6
 _OF_A_BAND = 3
+_WORST = 6
 _AT_ONCE = 1 << 20
 
 
-def histogram(scores: np.ndarray) -> dict[str, list[float]]:
-    """`counts` of scores, sorted best first, between neighbouring `edges`."""
+def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, list[float]]:
+    """`counts` of scores, sorted best first, between neighbouring `edges`.
+
+    Args:
+        probable: Scores are probabilities; then `wrong` is the number of each count's pairs that are expected
+            to be no translations.
+    """
     if not len(scores):
         return {"edges": [], "counts": []}
     ends = float(scores[-1]), float(scores[0])
-    counts = np.zeros(_BINS, np.int64)
+    counts, wrong = np.zeros(_BINS, np.int64), np.zeros(_BINS)
     for start in range(0, len(scores), _AT_ONCE):
-        some, edges = np.histogram(scores[start : start + _AT_ONCE].astype(np.float64), _BINS, ends)
+        part = scores[start : start + _AT_ONCE].astype(np.float64)
+        some, edges = np.histogram(part, _BINS, ends)
         counts += some
-    return {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
+        if probable:
+            wrong += np.histogram(part, edges, weights=1 - part)[0]
+    found = {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
+    return found | ({"wrong": [round(one, 2) for one in wrong.tolist()]} if probable else {})
 
 
 def samples(
     pairs: int, taken: Callable[[np.ndarray], Iterable[MinedPair | AlignedPair]]
 ) -> list[dict[str, Any]]:
-    """A few pairs from each of some bands of scores, which have as many pairs as one another, best first.
+    """A few pairs from each of some bands of scores, which have as many pairs as one another, and the worst
+    ones, which are just above the threshold; best first.
 
     Args:
         pairs: How many there are.
         taken: From places, int64 [n], to the pairs there; the best pair is at 0.
     """
-    places = np.unique(np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64))
+    spread = np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64)
+    places = np.union1d(spread, np.arange(max(0, pairs - _WORST), pairs))
     return [
         {"score": round(pair.score, 4), "source": pair.source, "target": pair.target}
         for pair in (taken(places) if pairs else ())

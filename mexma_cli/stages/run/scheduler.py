@@ -66,6 +66,8 @@ class Progress:
         blocked: Units that need one of those.
         goals: Units that all is done for, whether or not they are known yet.
         warnings: What workers warned of.
+        died: Units whose worker died -> how often.
+        began: When the run began (`time.time`).
     """
 
     units: dict[str, Unit] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class Progress:
     blocked: set[str] = field(default_factory=set)
     goals: Sequence[str] = ()
     warnings: set[str] = field(default_factory=set)
+    died: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.time)
     _counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, unit: Unit) -> None:
@@ -139,7 +143,6 @@ class Scheduler:
         self._needed_by: dict[str, list[str]] = {}
         self._missing: dict[str, int] = {}  # units that wait -> how many of their inputs are not done
         self._submitted: dict[Path, str] = {}
-        self._tries: Counter[str] = Counter()
         self._told = 0.0
 
     def run(self, begin: Callable[[], object] = lambda: None) -> Progress:
@@ -245,15 +248,15 @@ class Scheduler:
         progress, name = self.progress, self._submitted.pop(ended.todo)
         del progress.running[name]
         progress.count(name, "running", -1)
+        progress.died[name] += ended.died
         if ended.error is None:
             record = self._folder.record(name)
             assert record is not None, name
             progress.done[name] = record.seconds
             self._warn(record.facts.get("warning"))
             self._finish(progress.units[name])
-        elif ended.died and (tries := self._tries[name] + 1) < TRIES:
+        elif ended.died and progress.died[name] < TRIES:
             log.warning("%s: %s; trying it again", name, ended.error)
-            self._tries[name] = tries
             self._ready.append(name)
         else:
             log.error("error: %s: %s", name, ended.error)

@@ -381,7 +381,7 @@ def mine(task: Task) -> dict[str, Any]:
         "search": mined.how,
         "source": asdict(mined.source),
         "target": asdict(mined.target),
-        "histogram": histogram(mined.candidates.scores),
+        "histogram": histogram(mined.candidates.scores, probable=mined.score == "probability"),
         "samples": samples(len(mined.candidates), mined.taken),
         "changed_sentences": changed,
     }

@@ -227,6 +227,10 @@ def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecip
     best = lines[0].split("\t")[1]
     assert f"<td>{best}</td>" in page and f"<td class=n>{len(lines)}</td>" in page
     assert finished.run not in page
+    assert page.index("<h2>Result</h2>") < page.index("<h2>Pairs</h2>") < page.index("<h2>Units</h2>")
+    for name in (path.relative_to(finished.run) for path in Path(finished.run, "bitext").rglob("*.tsv")):
+        assert f'<a href="{name}">' in page
+    assert re.search(r"<th>time</th><td>[\d,]+ s in this run; [\d,]+ s of a core in all runs</td>", page)
     mined = Path(finished.run).glob("bitext/*/*.tsv")
     total = sum(len(path.read_text().splitlines()) for path in mined)
     assert re.search(rf"<td>all</td><td></td><td class=n>\d+</td><td class=n>{total}</td>", page)
