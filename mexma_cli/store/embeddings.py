@@ -90,7 +90,8 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
         for index in np.unique(np.searchsorted(self._offsets, rows, side="right") - 1).tolist():
             self._check(index)
-        return read_rows(files, rows, EmbeddingSettings.of(self.manifest))
+        with self.reading():
+            return read_rows(files, rows, EmbeddingSettings.of(self.manifest))
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """All vectors in order, float32 [at most `rows`, dim] at a time."""
@@ -113,7 +114,8 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         for shard in self.manifest.shards:
             assert shard.lines is not None
             self.check_file(shard.lines.name, shard.lines.checksum)
-            yield from read_lines(self.path, shard)
+            with self.reading():
+                yield from read_lines(self.path, shard)
 
     def check_sizes(self) -> None:
         manifest = self.manifest
@@ -134,7 +136,8 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         """Some rows of a shard."""
         self._check(index)
         path, manifest = self.path / self.manifest.shards[index].vectors.name, self.manifest
-        return as_vectors(rows_of(path, *file_type(manifest.dtype, self.dim), (first, last), AGAIN))
+        with self.reading():
+            return as_vectors(rows_of(path, *file_type(manifest.dtype, self.dim), (first, last), AGAIN))
 
     def _check(self, index: int) -> None:
         """Before a shard's vectors are read for the first time, see that they are what was written."""

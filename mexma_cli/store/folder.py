@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -156,8 +156,18 @@ class Folder(Generic[Manifest]):
         Raises:
             MexmaError: It is not what was written, or the folder was made anew since it was opened.
         """
-        try:
+        with self.reading():
             check_content(self.path / name, checksum, self.again)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around reading files: one that is not as it was is no damage where the folder was made anew since.
+
+        Raises:
+            MexmaError: As `check_unchanged`, instead of what was raised inside.
+        """
+        try:
+            yield
         except (MexmaError, FileNotFoundError):
             self.check_unchanged()
             raise

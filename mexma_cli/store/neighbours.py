@@ -158,7 +158,8 @@ class NeighbourStore(Folder[NeighbourManifest]):
             MexmaError: A file is not what was written, or was cut short meanwhile.
         """
         self.verify()
-        return tuple(self._columns(name, dtype, k) for name, dtype in ARRAYS.items())
+        with self.reading():
+            return tuple(self._columns(name, dtype, k) for name, dtype in ARRAYS.items())
 
     def _columns(self, name: str, dtype: str, k: int) -> np.ndarray:
         """Read, not mapped: a mapped file that is cut short ends the process."""

@@ -18,7 +18,7 @@ from mexma_cli.store.arrays import as_stored, as_vectors, unverified
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Source
 from mexma_cli.store.writer import EmbeddingWriter
-from tests.stores import content, embedding_writer, flip, full_disk
+from tests.stores import content, embedding_writer, flip, full_disk, make_store
 
 ROWS, DIM, SHARD = 23, 8, 5
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -284,6 +284,11 @@ def test_a_shard_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path) -> 
         with pytest.raises(MexmaError, match=r"vectors-00001\.npy is damaged: it was cut short"):
             read()
     np.testing.assert_array_equal(store.take(np.array([8])), VECTORS[8:9].astype(np.float16))
+    shutil.rmtree(store.path)
+    make_store(store.path, ["another"] * 3, VECTORS[:3], rows_per_shard=2)  # shorter files
+    for read in (lambda: store.vectors(5, 10), lambda: store.take(np.array([9]))):
+        with pytest.raises(MexmaError, match=r"a\.emb was made anew while it was read"):
+            read()
 
 
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
