@@ -17,6 +17,8 @@ from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import read_unit
 
+log = logging.getLogger(__name__)
+
 
 class RayExecutor:
     """Tasks on a cluster that is there, or on one that is started here for as long as the run goes.
@@ -37,7 +39,7 @@ class RayExecutor:
         self._started = not ray.is_initialized()
         if self._started:
             try:
-                ray.init(address=settings.address, logging_level=logging.ERROR, log_to_driver=False)
+                found = ray.init(address=settings.address, logging_level=logging.ERROR, log_to_driver=False)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 if settings.address is None:
                     raise
@@ -45,6 +47,9 @@ class RayExecutor:
                     f"no Ray cluster at `ray.address: {settings.address}` ({in_a_line(error)[:120]})",
                     "`ray start --head` starts one; without `ray.address` the run starts its own",
                 ) from None
+            log.info("Ray: logs in %s/logs", found.address_info["session_dir"])
+            if found.dashboard_url:
+                log.info("Ray: dashboard at http://%s", found.dashboard_url)
         self._task = ray.remote(num_cpus=settings.cpus, max_retries=0)(attempt)
         self._actors: list[Any] = []
         self._work: dict[Any, tuple[Path, Any]] = {}  # what Ray gives back -> the unit, and its actor or None

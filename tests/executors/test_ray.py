@@ -69,3 +69,17 @@ def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(MexmaError, match=r"no Ray cluster at `ray\.address: auto` \(Could not") as caught:
         RayExecutor(tmp_path, RaySettings(address="auto"))
     assert "ray start --head" in str(caught.value.hint)
+
+
+def test_it_says_where_logs_and_the_dashboard_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = SimpleNamespace(address_info={"session_dir": "/tmp/ray/session"}, dashboard_url="host:8265")
+    ray = SimpleNamespace(
+        init=lambda **how: found, is_initialized=lambda: False, remote=lambda **how: lambda function: function
+    )
+    monkeypatch.setattr("mexma_cli.executors.ray.require", lambda *what: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with caplog.at_level("INFO"):
+        RayExecutor(tmp_path, RaySettings())
+    assert caplog.messages == ["Ray: logs in /tmp/ray/session/logs", "Ray: dashboard at http://host:8265"]
