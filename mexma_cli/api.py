@@ -236,7 +236,8 @@ def mine(
 
     Returns:
         The pairs, from `pairs()`, with their scores, lines and sentences; the counts of what was left out;
-        and `write`, for a file in any format.
+        `write`, for a file in any format; and with `precision`, or the threshold `auto` (the best estimated
+        F1), `estimated.cut`: the `threshold`, and the `precision` and `count` of the pairs above it.
 
     Raises:
         MexmaError: A file that is missing or damaged, or stores of different encoders.
@@ -248,6 +249,10 @@ def mine(
     ...     print(f"{pair.score:.3f} {pair.source[:20]}… = {pair.target[:20]}…")
     1.000 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     1.000 El tiempo no tiene d… = Time has no division…
+    >>> texts = "examples/spa-eng/spa.txt", "examples/spa-eng/eng.txt"
+    >>> cut = mine(*texts, encoder="mini", precision=0.95).estimated.cut
+    >>> cut.count, round(cut.precision, 2)
+    (574, 0.95)
     """
     from dataclasses import replace
 
@@ -399,6 +404,8 @@ def tune(
     precision: float | None = None,
 ) -> Tuned:
     """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
+
+    Without gold pairs, `mine(..., threshold="auto").estimated.cut` is the threshold.
 
     Args:
         candidates: TSV or JSONL of `mexma mine`.

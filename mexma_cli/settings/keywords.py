@@ -30,7 +30,7 @@ class MineKeywords(JudgingKeywords, total=False):
 
     score: Literal["margin", "probability"] | None
     retrieval: Retrieval | Literal["all"]
-    threshold: float | None
+    threshold: float | Literal["auto"] | None
     precision: float | None
     max_score: float | None
     drop_copies: bool
