@@ -27,7 +27,7 @@ from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.align import Aligner, DocumentInputs, Documents, open_documents
-from mexma_cli.stages.align.find import find_documents
+from mexma_cli.stages.align.files import find_documents
 
 Rows = list[tuple[str, str]]
 """Documents and sentences."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings, Pass, Shape, Work
+from mexma_cli.settings.registry import ObjectiveSettings, Pass, Shape, Work
 
 
 class InfoNceSettings(ObjectiveSettings):
@@ -46,17 +46,3 @@ def check_shares(mask_share: float, random_share: float) -> None:
     # 0.7 + 0.3 need not be 1 exactly; and where all are masked the other share means nothing.
     if mask_share < 1 and mask_share + random_share > 1 + 1e-9:
         raise ValueError(f"`mask_share` {mask_share:g} and `random_share` {random_share:g} are above 1")
-
-
-class OracleTerms(DecomposerSettings):
-    """ORACLE's terms, each of which may stand beside another decomposer's (Ki et al. 2024)."""
-
-    intra_class: float = Field(0.0, ge=0)
-    """Weight of intra-class clustering."""
-    inter_class: float = Field(0.0, ge=0)
-    """Weight of inter-class separation."""
-    is_mode: Literal["meaning_language", "language_language"] = "meaning_language"
-    """Inter-class separation of meaning and language (paper, equation 6), or of the two languages of a pair
-    (released code)."""
-    ic_group: Literal["batch", "language"] = "batch"
-    """Intra-class clustering of a whole side of the batch (released code), or of each language."""

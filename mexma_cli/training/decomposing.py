@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.decomposer import Decomposer, VectorPairs
+from mexma_cli.objectives.decompose.loss import Decomposer, VectorPairs
 from mexma_cli.settings.decompose import DecomposeTrainerSettings
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.training import checkpoint

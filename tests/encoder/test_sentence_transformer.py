@@ -13,10 +13,10 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import BUNDLED
-from mexma_cli.encoder.loading.masked_lm import load_masked_lm
 from mexma_cli.encoder.sentence_transformer import sentence_transformer
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.objectives.masking import load_masked_lm
 from tests.examples import demo_pairs, untrained_bag
 
 pytest.importorskip("sentence_transformers")

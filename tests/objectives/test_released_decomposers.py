@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.objectives.decomposer import Decomposer, VectorPairs
+from mexma_cli.objectives.decompose.loss import Decomposer, VectorPairs
 from mexma_cli.settings.registry import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3

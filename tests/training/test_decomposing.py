@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.decomposer import Decomposer
+from mexma_cli.objectives.decompose.loss import Decomposer
 from mexma_cli.settings.decompose import DecomposeTrainerSettings
 from mexma_cli.settings.registry import DecomposerSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
-from mexma_cli.objectives.masking import MaskedSequences, Masking, with_masked
+from mexma_cli.objectives.masking import MaskedSequences, Masking, VocabularyHead, load_masked_lm, with_masked
 from mexma_cli.objectives.ranking import TranslationRanking
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 

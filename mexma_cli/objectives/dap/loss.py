@@ -18,14 +18,13 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
 from mexma_cli.objectives.dap.settings import DapSettings, Rtl
-from mexma_cli.objectives.masking import token_keys, uniform
+from mexma_cli.objectives.masking import VocabularyHead, load_masked_lm, token_keys, uniform
 from mexma_cli.objectives.ranking import TranslationRanking
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs
 

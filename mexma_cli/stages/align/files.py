@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from mexma_cli.align.documents import (
+    CANDIDATES,
+    WINDOWS,
+    centre,
+    coverage,
+    document_vector,
+    matched,
+    sentence_weights,
+)
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
@@ -29,6 +40,7 @@ from mexma_cli.files import (
 )
 from mexma_cli.formats.bitext import DEFAULT, formats
 from mexma_cli.formats.tsv import one_field
+from mexma_cli.knn.exact import knn
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import AlignSettings, EncoderChoice
 from mexma_cli.stages.align.align import (
@@ -38,11 +50,11 @@ from mexma_cli.stages.align.align import (
     Cleaner,
     DocumentInputs,
     Documents,
+    groups_by,
     groups_of,
     open_documents,
     sizes_of,
 )
-from mexma_cli.stages.align.find import find_documents
 from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import Progress, load_encoder_of
@@ -50,6 +62,7 @@ from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.files import agreed_language, tell_documents
 from mexma_cli.stages.mine.report import quantiles, versions
 from mexma_cli.store.alignments import AlignmentJournal
+from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import kept_beside
 from mexma_cli.store.layout import Part
 from mexma_cli.text.amounts import counted
@@ -59,6 +72,8 @@ from mexma_cli.text.normalise import cleaner
 from mexma_cli.text.writing import Chunk, only_process, write_chunks
 
 log = logging.getLogger(__name__)
+UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
+"""The files of sentences that are in no alignment, as `mexma mine --within` reads them."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +117,6 @@ def part_of_output(output: Path, part: Part) -> Path:
     return output.with_name(f"{plain.stem}.{part.label}{plain.suffix}{packed}")
 
 
-UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
-"""The files of sentences that are in no alignment, as `mexma mine --within` reads them."""
 
 
 def prepare_unaligned(folder: Path) -> None:
@@ -311,3 +324,75 @@ def _write_report(
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(job.report, report)
+
+
+def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) -> np.ndarray:
+    """The pairs of documents, int32 [n, 2], sorted; a document is in one at most.
+
+    Sentences are embedded once into a temporary file, or taken from stores.
+
+    Args:
+        on_progress: Called with documents embedded and documents in all.
+
+    Raises:
+        MexmaError: A document is damaged, the temporary disk is full, or no pair is found.
+    """
+    counts = aligner.documents.counts
+    with ExitStack() as stack, temporary_space():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        source = _Embedded(aligner, 0, folder, lambda done: on_progress(done, sum(counts)))
+        target = _Embedded(aligner, 1, folder, lambda done: on_progress(counts[0] + done, sum(counts)))
+        near = knn(source.documents, target.documents, CANDIDATES, keep_x=source.filled, keep_y=target.filled)
+        forward, backward = (
+            np.stack([np.repeat(np.arange(len(ids)), ids.shape[1]), ids.ravel()], axis=1)
+            for ids in (near.forward_ids, near.backward_ids)
+        )
+        candidates = np.unique(np.concatenate([forward, backward[:, ::-1]]), axis=0)
+        candidates = candidates[(candidates >= 0).all(axis=1)]
+        scores = np.empty(len(candidates))
+        for place, (one, other) in enumerate(candidates.tolist()):
+            (x, x_weights), (y, y_weights) = source.sentences(one), target.sentences(other)
+            scores[place] = coverage(x, y, (x_weights, y_weights))
+    pairs = candidates[matched(candidates, scores)]
+    if not len(pairs):
+        raise MexmaError(
+            "no documents are translations of each other", "--document-pairs names those that belong together"
+        )
+    return pairs.astype(np.int32)
+
+
+class _Embedded:
+    """One side: its documents' vectors, and those of their sentences in a temporary file.
+
+    Attributes:
+        documents: float32 [documents, width], mapped from the disk.
+        filled: bool [documents], whether a document has any sentence.
+    """
+
+    def __init__(self, aligner: Aligner, side: int, folder: Path, on_progress: Callable[[int], None]) -> None:
+        own = (aligner.documents.source, aligner.documents.target)[side]
+        self._dim = aligner.encoder.dim
+        self._ends = np.zeros(len(own.names) + 1, np.int64)
+        self._path, weights = folder / f"{side}.f16", []
+        shape = (len(own.names), WINDOWS * self._dim)
+        self.documents = new_mapped(folder / f"{side}.f32", np.float32, shape)
+        spans = list(pairwise(groups_by(own.sizes).tolist()))
+        groups = aligner.each(lambda span: aligner.sentences(side, range(*span)), spans)
+        with self._path.open("wb") as file, closing(groups):
+            for (first, last), group in zip(spans, groups, strict=True):
+                for number, (vectors, lengths) in enumerate(group, first):
+                    file.write(vectors.astype(np.float16).tobytes())
+                    self.documents[number] = document_vector(vectors, lengths)
+                    self._ends[number + 1] = self._ends[number] + len(lengths)
+                    weights.append(sentence_weights(lengths))
+                on_progress(last)
+        self._weights = np.concatenate(weights)
+        self.filled = np.asarray(self.documents.any(axis=1))
+        centre(self.documents)
+
+    def sentences(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of a document's sentences, float32 [n, dim], and their weights."""
+        first, last = self._ends[number : number + 2].tolist()
+        place, size = 2 * self._dim * first, (last - first) * self._dim
+        vectors = np.fromfile(self._path, np.float16, size, offset=place).reshape(-1, self._dim)
+        return vectors.astype(np.float32), self._weights[first:last]

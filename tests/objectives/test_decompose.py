@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.objectives.decomposer import Decomposer, VectorPairs, intra_class
-from mexma_cli.objectives.meat.loss import Meat
+from mexma_cli.objectives.decompose.loss import Decomposer, Meat, VectorPairs, intra_class
 from mexma_cli.settings.registry import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3

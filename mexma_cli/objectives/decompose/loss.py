@@ -1,8 +1,9 @@
-"""Sentence vectors taken apart into a meaning and a language: what DREAM, MEAT and ORACLE share.
+"""Sentence vectors taken apart into a meaning and a language, by DREAM (Tiyajamorn et al. 2021), MEAT (Kuroda
+et al. 2022) and ORACLE (Ki et al. 2024).
 
 The encoder is frozen and its vectors are read from disk. Two linear maps of them are trained, `meaning` and
-`language`. Formulae as in the ORACLE paper's released code, which trains all three (Ki et al. 2024); where
-the paper differs there is a key of the recipe.
+`language`. Formulae as in the ORACLE paper's released code, which trains all three; where the paper differs
+there is a key of the recipe.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
-from mexma_cli.objectives.shared_settings import OracleTerms
+from mexma_cli.objectives.decompose.settings import OracleTerms
+from mexma_cli.objectives.losses import cosine_distance
 
 Terms = dict[str, torch.Tensor]
 
@@ -175,3 +178,80 @@ class Decomposer(nn.Module):
     def players(self) -> list[Player]:
         """Who is trained in a step, in this order: here the maps alone, with all that has the same loss."""
         return [Player("maps", list(self.parameters()), self.forward)]
+
+
+class Meat(Decomposer):
+    """MEAT: the two maps, and an adversary that tries to tell the language of the meaning part, and moves
+    before them by a loss of its own."""
+
+    def __init__(self, dim: int, languages: int, settings: OracleTerms) -> None:
+        super().__init__(dim, languages, settings)
+        self.adversary = nn.Linear(dim, languages)
+
+    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+        """Reconstruction, from the own meaning and from each other's, by cosine; language parts of a pair
+        orthogonal; and an adversary that cannot tell the language of a meaning (it does not move by this)."""
+        source, target = parts.source_meaning, parts.target_meaning
+        source_language, target_language = parts.source_language, parts.target_language
+        return {
+            "reconstruction": cosine_distance(source + source_language, pairs.source)
+            + cosine_distance(target + target_language, pairs.target),
+            "cross_reconstruction": cosine_distance(source + target_language, pairs.target)
+            + cosine_distance(target + source_language, pairs.source),
+            "language": overlap(source_language, target_language),
+            "adversarial": undecided(self.adversary(source)) + undecided(self.adversary(target)),
+        }
+
+    def adversary_terms(self, pairs: VectorPairs) -> Terms:
+        """Cross-entropy of the languages of both meanings, which do not move by it."""
+        parts = self.parts(pairs)
+        source, target = parts.source_meaning.detach(), parts.target_meaning.detach()
+        return {
+            "adversary": cross_entropy(self.adversary(source), pairs.source_language)
+            + cross_entropy(self.adversary(target), pairs.target_language)
+        }
+
+    def players(self) -> list[Player]:
+        """The adversary, then the maps."""
+        adversary = list(self.adversary.parameters())
+        maps = [*self.meaning.parameters(), *self.language.parameters()]
+        return [
+            Player("adversary", adversary, self.adversary_terms),
+            Player("maps", maps, self.forward),
+        ]
+
+
+def undecided(logits: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy [n, languages] against the uniform distribution; its least value is ln(languages)."""
+    return -log_softmax(logits, dim=-1).mean(dim=-1).mean()
+
+
+class Dream(Decomposer):
+    """DREAM: the two maps and a classifier of the language part's language, all trained by one loss."""
+
+    def __init__(self, dim: int, languages: int, settings: OracleTerms) -> None:
+        super().__init__(dim, languages, settings)
+        self.classifier = nn.Linear(dim, languages)
+
+    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+        """DREAM's four terms as ORACLE trains it: the batch's second half is the first's other text.
+
+        Semantic loss, reconstruction by the mean squared error, language embedding loss (languages of the
+        other half are not looked at; DREAM's own code draws it from the same language), and language
+        classification. There are at least 2 pairs, and the last of an odd number is left out.
+        """
+        half = len(pairs.source) // 2
+        true, other = parts.rows(slice(half)), parts.rows(slice(half, 2 * half))
+        return {
+            "semantic": cosine_distance(true.source_meaning, true.target_meaning)
+            + overlap(true.source_meaning, other.source_meaning)
+            + overlap(true.target_meaning, other.target_meaning),
+            "reconstruction": mse_loss(true.source_meaning + true.source_language, pairs.source[:half])
+            + mse_loss(true.target_meaning + true.target_language, pairs.target[:half]),
+            "language": cosine_distance(true.source_language, other.source_language)
+            + cosine_distance(true.target_language, other.target_language),
+            "classification": cross_entropy(
+                self.classifier(true.source_language), pairs.source_language[:half]
+            )
+            + cross_entropy(self.classifier(true.target_language), pairs.target_language[:half]),
+        }
