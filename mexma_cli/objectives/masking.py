@@ -1,4 +1,4 @@
-"""Masked tokens: which are chosen, what stands in their place, how they lie behind clean sentences, and the head
+"""Masked tokens: which are chosen, what stands in their place, how they lie behind clean sentences; the head
 of a checkpoint that predicts them."""
 
 from __future__ import annotations
