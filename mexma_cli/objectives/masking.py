@@ -173,8 +173,6 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-
-
 class VocabularyHead(nn.Module):
     """The head of XLM-R and BERT: a linear layer, an activation, LayerNorm, and a bias for each token.
 

@@ -117,8 +117,6 @@ def part_of_output(output: Path, part: Part) -> Path:
     return output.with_name(f"{plain.stem}.{part.label}{plain.suffix}{packed}")
 
 
-
-
 def prepare_unaligned(folder: Path) -> None:
     """Find out before the work that the folder for `UNALIGNED` can be made, or be replaced.
 
