@@ -25,7 +25,7 @@ an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueE
 where editors find them.
 """
 METHODS = {
-    "EmbeddingStore": ["open", "sentences", "vectors", "blocks", "verify"],
+    "EmbeddingStore": ["open", "sentences", "vectors", "blocks"],
     "SentenceEncoder": ["load", "embed", "encode", "save"],
 }
 """Of the classes: what a user calls."""

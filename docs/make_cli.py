@@ -28,10 +28,7 @@ RULES_HEADER = """\
 ## Rules
 
 `mexma split` drops sentences that break a rule, and `mexma filter` drops pairs, by most rules if either
-side breaks them. `--on` and `--off` turn rules on and off.
-
-| rule | drops | default |
-| --- | --- | --- |
+side breaks them. `--on` and `--off` turn rules on and off. In brackets: off by default, or of one command.
 """
 WIDTH = 90
 TAKE = {"split": OF_SENTENCES, "filter": SELECTABLE}
@@ -78,7 +75,9 @@ def render() -> str:
             for _, one, inner in commands(command, ctx):
                 assert isinstance(one, SectionedCommand)
                 parts += [f"#### {inner.command_path}\n", *own_help(one, inner, shared)]
-    parts += [RULES_HEADER + "".join(rules()), "## Shared options\n"]
+    out = formatter()
+    out.write_dl(list(rules()))
+    parts += [RULES_HEADER, block(out), "## Shared options\n"]
     for section, options in shared.items():
         out = formatter()
         out.write_dl(options)
@@ -127,12 +126,13 @@ def own_help(command: SectionedCommand, ctx: click.Context, shared: Sections) ->
         yield f"Also {', '.join(elsewhere)}.\n"
 
 
-def rules() -> Iterator[str]:
+def rules() -> Iterator[Option]:
+    """Each rule and what it drops, and where it is not on in both commands."""
     for rule in RULES.values():
         of = [command for command, names in TAKE.items() if {rule.of, rule.name} & set(names)]
         if of:
-            only = f", `{of[0]}` alone" * (len(of) == 1)
-            yield f"| `{rule.name}` | {rule.says()} | {'on' if rule.on else 'off'}{only} |\n"
+            notes = ["off"] * (not rule.on) + [f"{of[0]} alone"] * (len(of) == 1)
+            yield rule.name, rule.says() + (f"  [{', '.join(notes)}]" if notes else "")
 
 
 def name(option: Option) -> str:

@@ -9,17 +9,16 @@ import re
 from pathlib import Path
 
 from mexma_cli.commands.eval import headings
-from mexma_cli.reporting.tables import papers
 
 PAGE = Path(__file__).with_name("evaluation.md")
 TABLE = re.compile(r"(?<=<!-- evaluations -->\n)(?:\|.*\n)+")
 
 
 def render() -> str:
-    rows = [["command", "needs", "prints", "published numbers are from"], ["---"] * 4]
+    rows = [["command", "needs", "prints"], ["---"] * 3]
     for name, heading in headings().items():
         command = f"[`mexma eval {name}`](cli.md#mexma-eval-{name})"
-        rows.append([command, heading.needs, heading.numbers, ", ".join(papers(name))])
+        rows.append([command, heading.needs, heading.numbers])
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     return TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
 
