@@ -38,7 +38,7 @@ def command(bitext: Path, output: Path, count: int, around: float | None, langua
     BITEXT is a file of pairs in any format, such as those of `mexma mine` and `score`; `-` is stdin. The page
     is one file that needs no network. Numbers, names and lengths that differ are marked. The keys y, n and s
     label a pair as right, wrong or unsure; the page keeps the labels, and saves them as the file that
-    `mexma tune --labels` reads (pairs need their line numbers for it: `mexma mine --with-ids`).
+    `mexma tune --labels` reads.
 
     \b
     Examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,15 @@ class TestLabels:
         again = ok(run(*command, "--precision", "0.85", "--json"))
         assert json.loads(again.stdout) == found and "Is the second" not in again.stderr
 
+    def test_labels_without_line_numbers_are_found_by_their_text(self, text: Path, tmp_path: Path) -> None:
+        labels = tmp_path / "labels.tsv"
+        command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels, "--json")
+        found = ok(run(*command, stdin="y\ny\nn\ny\nn\n")).stdout
+        write(
+            labels, *(re.sub(r"\t\d+\t\d+\t", "\t0\t0\t", line) for line in labels.read_text().splitlines())
+        )
+        assert ok(run(*command)).stdout == found
+
     def test_q_stops(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"
         command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
@@ -137,6 +147,7 @@ class TestLabels:
         [
             ("y\t1\t1\tother\ttexts", "has labels of other texts"),
             ("y\t1\t451\ta\tb", "has labels of other texts"),
+            ("y\t0\t0\tother\ttexts", "has labels of other texts"),
             ("yes\t1\t1\ta\tb", "line 1: not a label"),
             ("y\t-1\t1\ta\tb", "line 1: not a label"),
         ],

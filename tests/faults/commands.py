@@ -133,6 +133,7 @@ COMMANDS = [
     Command("train-maps", MAPS, (A, B), (*MAPS, "--resume"), adds=True, parts=True, long=True),
     Command("tune", TUNE),
     Command("tune-texts", TUNE_TEXTS, (A, B), long=True),
+    Command("tune-save", ("tune", "a.emb", "b.emb", "--save-threshold", "found.json"), (A, B), long=True),
     Command("project", PROJECT, (A, B, MAPS)),
     Command(
         "project-overwrite", (*PROJECT, "--part", "language", "--overwrite"), (A, B, MAPS, PROJECT), long=True
@@ -144,6 +145,7 @@ COMMANDS = [
     Command("filter-again", (*FILTER, "--on", "duplicate-source"), (FILTER,), long=True),
     Command("langid", ("langid", "a.txt", "-o", "l.tsv")),
     Command("score", SCORE),
+    Command("classifier-train", ("classifier", "train", "gold.tsv", "--model", "enc", "-o", "own.json")),
     Command("review", ("review", "mined.tsv", "-o", "review.html")),
     Command("search", ("search", *WITH, "a2.txt", "b.emb", "-o", "found.tsv"), (B,)),
     Command("export", ("export", "enc", "-o", "exported")),

@@ -10,8 +10,18 @@ from mexma_cli.main import cli
 from tests.faults.commands import COMMANDS, READING
 
 WRITTEN = {"--output", "--log-file", "--report", "--rejects", "--unaligned", "--plot", "--picture", "--cache"}
+WRITTEN |= {"--save-threshold"}
 READ = {
-    *("--augmented", "--background", "--dictionary", "--docs", "--document-pairs", "--exclude", "--gold"),
+    *(
+        "--augmented",
+        "--background",
+        "--classifier",
+        "--dictionary",
+        "--docs",
+        "--document-pairs",
+        "--exclude",
+        "--gold",
+    ),
     *("--lid-model", "--neighbours", "--plugin", "--source", "--sts", "--target", "--text"),
     *("--thresholds", "--with", "--within", "--xsim"),
 }

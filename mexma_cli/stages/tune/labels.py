@@ -20,7 +20,8 @@ RIGHT, WRONG, SKIPPED = "y", "n", "s"
 
 
 class Labels:
-    """A file of lines `y, n or s TAB source line TAB target line TAB source TAB target`.
+    """A file of lines `y, n or s TAB source line TAB target line TAB source TAB target`; lines that are 0 are
+    not known, and the first ones with these sentences count.
 
     Raises:
         MexmaError: it is of other texts, or has a line of another kind.
@@ -83,6 +84,7 @@ class Labels:
 
     def _read(self) -> None:
         said: dict[tuple[int, int], tuple[str, ...]] = {}
+        unplaced: list[tuple[str, tuple[str, ...]]] = []
         for number, line in enumerate(read_lines(self._path, ours=True), 1):
             fields = line.split("\t")
             if (
@@ -94,8 +96,17 @@ class Labels:
                     f"{self._path}, line {number}: not a label",
                     "each line must be: y, n or s TAB source line TAB target line TAB source TAB target",
                 )
-            rows = int(fields[1]) - 1, int(fields[2]) - 1
-            self._answers[rows], said[rows] = fields[0], tuple(fields[3:])
+            rows, sides = (int(fields[1]) - 1, int(fields[2]) - 1), tuple(fields[3:])
+            if rows == (-1, -1):
+                unplaced.append((fields[0], sides))
+            else:
+                self._answers[rows], said[rows] = fields[0], sides
+        if unplaced:
+            firsts = [
+                self._first_rows(store, {texts[side] for _, texts in unplaced})
+                for side, store in enumerate(self._stores)
+            ]
+            self._answers |= {(firsts[0][one], firsts[1][other]): answer for answer, (one, other) in unplaced}
         for side, store in enumerate(self._stores):
             lines = np.array([rows[side] for rows in said], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
@@ -103,6 +114,16 @@ class Labels:
             texts = KeptTexts(store.sentences(), lines).take(lines)
             if any(one_field(text) != kept[side] for text, kept in zip(texts, said.values(), strict=True)):
                 raise self._of_other_texts()
+
+    def _first_rows(self, store: EmbeddingStore, wanted: set[str]) -> dict[str, int]:
+        """The first row of each sentence."""
+        found: dict[str, int] = {}
+        for row, text in enumerate(store.sentences()):
+            if (line := one_field(text)) in wanted:
+                found.setdefault(line, row)
+        if len(found) < len(wanted):
+            raise self._of_other_texts()
+        return found
 
     def _of_other_texts(self) -> MexmaError:
         return MexmaError(f"{self._path} has labels of other texts", "name another file with --labels")
