@@ -127,11 +127,6 @@ _WORDS_THAT_REPEAT = 10
 """Words that a sentence has at least, before it can be too much of the same."""
 
 
-def default_limits() -> dict[str, float]:
-    """The rules that are on in `split` and `filter` if nothing else is said."""
-    return {rule.name: rule.limit or 0.0 for rule in RULES.values() if rule.on and rule.of in SELECTABLE}
-
-
 OF_SENTENCES = ("sentence", "language", "text", "duplicate")
 """`Rule.of` of the rules of `mexma split`."""
 

@@ -17,7 +17,6 @@ from mexma_cli.text.rules import (
     PairRules,
     SentenceRules,
     chosen_limits,
-    default_limits,
 )
 from tests.endless import processor_seconds
 
@@ -34,7 +33,7 @@ FINE = (
 
 
 def reasons(sentences: list[str], script: str | None = "Latn", *on: str) -> list[str]:
-    limits = chosen_limits(on, ["all"]) if on else default_limits()
+    limits = chosen_limits(on, ["all"]) if on else chosen_limits()
     return [NAMES[code] for code in SentenceRules(limits, script).codes(sentences)]
 
 
@@ -123,13 +122,12 @@ def test_a_sentence_is_judged_alone(sentences: list[str], cut: int) -> None:
 
 
 def test_the_first_rule_gives_the_reason() -> None:
-    rules = SentenceRules(default_limits(), "Latn")
+    rules = SentenceRules(chosen_limits(), "Latn")
     assert rules.codes(["<b>" * 400])[0] == min(CODES["long"], CODES["html"])
 
 
 def test_rules_are_turned_on_and_off_by_name() -> None:
-    assert chosen_limits() == default_limits()
-    assert "url" not in default_limits() and "html" in default_limits()
+    assert "url" not in chosen_limits() and "html" in chosen_limits()
     changed = chosen_limits(["url", "short=5"], ["html"])
     assert changed["short"] == 5 and "url" in changed and "html" not in changed
     assert chosen_limits(["digits"], ["all"]) == {"digits": RULES["digits"].limit}

@@ -28,11 +28,6 @@ class PackedBatch:
     lengths: tuple[int, ...]
     extra_embeddings: torch.Tensor | None = None
 
-    @property
-    def max_seqlen(self) -> int:
-        """Tokens in the longest sentence."""
-        return max(self.lengths)
-
     def to(self, device: torch.device | str) -> PackedBatch:
         """A copy of this batch on another device."""
         extra = self.extra_embeddings
