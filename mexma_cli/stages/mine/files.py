@@ -18,7 +18,7 @@ from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import SearchResult, journal_beside
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
-from mexma_cli.stages.mine.mine import KnownLists, Mined, mine
+from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
 from mexma_cli.stages.mine.probable import encoder_of, stated
 from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.stages.mine.thresholds import known_threshold
@@ -53,7 +53,9 @@ def mine_files(
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths
-        known_documents = isinstance(job.neighbours, KnownLists) and job.neighbours.documents is not None
+        known_documents = (
+            isinstance(job.neighbours, PrecomputedNeighbours) and job.neighbours.documents is not None
+        )
         within = job.documents is not None or known_documents
         how = stated(job.settings, encoder_of(paths, encoder), job.one_text, within)
         job = replace(job, settings=how)
@@ -66,10 +68,10 @@ def mine_files(
             threshold = known_threshold(job.thresholds, (source, target), how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
             job = replace(job, settings=how.but(threshold=threshold))
-        known: KnownLists | SearchResult | None = None
+        known: PrecomputedNeighbours | SearchResult | None = None
         searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
-        if isinstance(job.neighbours, KnownLists):
+        if isinstance(job.neighbours, PrecomputedNeighbours):
             known = job.neighbours
         elif job.neighbours is not None:
             known = read_neighbours(job.neighbours, source, target, k)

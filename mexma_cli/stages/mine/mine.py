@@ -38,7 +38,7 @@ _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
 @dataclass(frozen=True)
-class KnownLists:
+class PrecomputedNeighbours:
     """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`; with
     `documents`, only pairs of documents of the same id are wanted."""
 
@@ -128,7 +128,7 @@ def mine(
     settings: MineSettings = MineSettings(),
     *,
     with_ids: bool = False,
-    neighbours: SearchResult | KnownLists | None = None,
+    neighbours: SearchResult | PrecomputedNeighbours | None = None,
     documents: DocumentPairs | None = None,
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -141,8 +141,8 @@ def mine(
 
     Args:
         with_ids: Look up ranks and neighbourhood means of the pairs.
-        neighbours: of the two stores, if they are known already; k + 1 of a store in itself. `KnownLists`
-            name documents themselves.
+        neighbours: of the two stores, if they are known already; k + 1 of a store in itself.
+            `PrecomputedNeighbours` name documents themselves.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so a pair scores the same with and without.
         journal: Where the search is kept while it runs.
@@ -159,12 +159,14 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    within = documents is not None or (isinstance(neighbours, KnownLists) and bool(neighbours.documents))
+    within = documents is not None or (
+        isinstance(neighbours, PrecomputedNeighbours) and bool(neighbours.documents)
+    )
     settings = stated(settings, source.manifest.encoder, one_text, within)
     clock, stores = Clock(), (source, target)
     if settings.score == "probability" or settings.finds:
         check_memory_for(settings, source.rows + target.rows)
-    if not isinstance(neighbours, KnownLists):
+    if not isinstance(neighbours, PrecomputedNeighbours):
         if neighbours is None:
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)
         with clock("reading"):
@@ -176,7 +178,9 @@ def mine(
                 neighbours = search(stores, k, keep, settings, journal, on_progress)
         near = neighbours.neighbours
         sides = others(near, settings.k) if one_text else sides_of(near)
-        neighbours = KnownLists(sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall)
+        neighbours = PrecomputedNeighbours(
+            sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall
+        )
     sides, counts, twins = neighbours.sides, neighbours.counts, None
     matching = settings.margin, settings.retrieval, settings.least
     if settings.score == "probability":

@@ -17,7 +17,7 @@ from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import KnownLists, Mined
+from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import label_of
 
@@ -47,7 +47,7 @@ class MiningJob:
     kind: str
     with_ids: bool = False
     documents: DocumentPairs | None = None
-    neighbours: Path | KnownLists | None = None
+    neighbours: Path | PrecomputedNeighbours | None = None
     report: Path | None = None
     thresholds: Path | None = None
 

@@ -18,7 +18,7 @@ from mexma_cli.store.folder import Frozen
 FILE = "thresholds.json"
 
 
-class KnownThreshold(Frozen):
+class StoredThreshold(Frozen):
     """A threshold, what it is for, and what it gives.
 
     Attributes:
@@ -45,10 +45,10 @@ class KnownThreshold(Frozen):
         return frozenset((self.source, self.target)), self.fingerprint, self.score, self.k, self.margin
 
 
-def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> KnownThreshold:
+def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> StoredThreshold:
     """A threshold that was found for two stores."""
     own, other = (store.manifest for store in stores)
-    return KnownThreshold(
+    return StoredThreshold(
         encoder=own.encoder,
         fingerprint=own.fingerprint,
         source=own.language,
@@ -62,7 +62,7 @@ def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> Know
     )
 
 
-def write_thresholds(path: Path, found: list[KnownThreshold]) -> None:
+def write_thresholds(path: Path, found: list[StoredThreshold]) -> None:
     """Write the file, whole.
 
     Raises:
@@ -71,7 +71,7 @@ def write_thresholds(path: Path, found: list[KnownThreshold]) -> None:
     write_json_atomic(path, [one.model_dump(mode="json") for one in found])
 
 
-def save_threshold(path: Path, found: KnownThreshold) -> None:
+def save_threshold(path: Path, found: StoredThreshold) -> None:
     """Put a threshold into a file, in place of the one for the same languages, encoder and settings.
 
     Raises:
@@ -81,7 +81,7 @@ def save_threshold(path: Path, found: KnownThreshold) -> None:
     write_thresholds(path, [*(one for one in others if one.key != found.key), found])
 
 
-def read_thresholds(path: Path) -> list[KnownThreshold]:
+def read_thresholds(path: Path) -> list[StoredThreshold]:
     """Read such a file.
 
     Raises:
@@ -89,7 +89,7 @@ def read_thresholds(path: Path) -> list[KnownThreshold]:
     """
     content = read_json(path)
     try:
-        return [KnownThreshold.model_validate(one) for one in content]
+        return [StoredThreshold.model_validate(one) for one in content]
     except (ValidationError, TypeError) as error:
         raise MexmaError(
             f"{path} is no file of thresholds: {error}",

@@ -17,7 +17,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, clear, is_held, make_parent, only_writer, read_json
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, read_thresholds, write_thresholds
+from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import Cut, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
@@ -162,7 +162,7 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
     """Put all thresholds into one file, for `mexma mine --threshold auto`; warn where precision is vague."""
     mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
     facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
-    found = [KnownThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
+    found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
     for one in found:
         low, high = one.precision_interval
         if high - low > _VAGUE:

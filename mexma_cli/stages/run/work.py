@@ -31,7 +31,7 @@ from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.knn.shards import Indexed
-    from mexma_cli.stages.mine.mine import KnownLists
+    from mexma_cli.stages.mine.mine import PrecomputedNeighbours
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -88,11 +88,11 @@ class Task:
 
         return EmbeddingStore.open(self.input(name))
 
-    def neighbours(self, k: int) -> KnownLists:
+    def neighbours(self, k: int) -> PrecomputedNeighbours:
         """The k nearest of the pair's rows, in the files of the spans that are inputs."""
         from mexma_cli.stages.knn.row_filter import RowCounts
         from mexma_cli.stages.knn.tiles import MergedLists
-        from mexma_cli.stages.mine.mine import KnownLists
+        from mexma_cli.stages.mine.mine import PrecomputedNeighbours
 
         sides, counts = [], []
         for direction, side in (("forward", "source"), ("backward", "target")):
@@ -102,7 +102,7 @@ class Task:
             sides.append(MergedLists(list(map(self.input, names)), rows, spans[0]["width"], k))
             left_out = self.record(f"{side}_rows").facts["left_out"]
             counts.append(RowCounts(sum(rows), **left_out))
-        found = KnownLists((sides[0], sides[1]), (counts[0], counts[1]))
+        found = PrecomputedNeighbours((sides[0], sides[1]), (counts[0], counts[1]))
         if "effort" not in self.unit.inputs:
             return found
         effort = self.record("effort").facts

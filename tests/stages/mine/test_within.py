@@ -13,7 +13,7 @@ from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
 from mexma_cli.stages.mine.documents import DocumentFiles, read_documents
-from mexma_cli.stages.mine.mine import KnownLists, mine
+from mexma_cli.stages.mine.mine import PrecomputedNeighbours, mine
 from mexma_cli.store import spool
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store
@@ -37,10 +37,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[EmbeddingStore
     return stores, DocumentFiles(folder / "s.docs", folder / "t.docs")
 
 
-def known(stores: list[EmbeddingStore], documents: DocumentFiles) -> KnownLists:
+def known(stores: list[EmbeddingStore], documents: DocumentFiles) -> PrecomputedNeighbours:
     (keep_x, own), (keep_y, other) = map(filter_rows, stores)
     near = knn(*stores, 4, keep_x=keep_x, keep_y=keep_y)
-    return KnownLists(sides_of(near), (own, other), documents=documents)
+    return PrecomputedNeighbours(sides_of(near), (own, other), documents=documents)
 
 
 @pytest.mark.parametrize("margin", ["ratio", "absolute"])
