@@ -394,7 +394,10 @@ class SentenceEncoder:
 
     def count_cut(self, sentences: Sequence[str]) -> None:
         """Count in `truncated` the sentences that `embed` would cut."""
-        self.inputs(sentences)
+        twice = self.max_tokens // 2  # pairs are no more than tokens
+        self.inputs(
+            [text for text, ids in zip(sentences, self._tokens(sentences), strict=True) if len(ids) > twice]
+        )
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
         if self.takes_language and self.language is None:

@@ -46,6 +46,8 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _VOWELS = np.frombuffer(b"aeiouyj", np.uint8)
 _NONE, _SIGN, _SYLLABLE, _WORD, _UNKNOWN = range(5)
 _LONGEST = 255  # letters of an n-gram, for which its key has a byte
+_KEPT = 1 << 15  # words whose embeddings are remembered
+_TOGETHER = 1 << 12  # words whose embeddings are made together: few, for little memory
 PART = 4
 """Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
 
@@ -254,10 +256,29 @@ class NgramEmbeddings:
         self.keys, self.vectors = keys, vectors
         self.sizes, self.consonants = list(sizes), list(consonants)
         self.power, self.unit = power, unit
+        self._kept: dict[str, bytes] = {}
         self._pieces: tuple[np.ndarray, np.ndarray, PairTokens] | None = None
 
     def embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words]."""
+        """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words].
+
+        Zeros stand for words without.
+        """
+        kept = self._kept
+        if len(kept) + sum(word not in kept for word in words) > _KEPT:
+            kept = {word: kept[word] for word in words if word in kept}
+        new = [word for word in words if word not in kept]
+        for start in range(0, len(new), _TOGETHER):
+            some = new[start : start + _TOGETHER]
+            for word, row, is_known in zip(some, *self._embed(some), strict=True):
+                kept[word] = row.tobytes() if is_known else b""
+        self._kept, found = kept, [kept[word] for word in words]
+        width = self.vectors.shape[1]
+        none = bytes(4 * width)
+        rows = np.frombuffer(b"".join([row or none for row in found]), np.float32)
+        return rows.reshape(-1, width), np.array(list(map(bool, found)), bool)
+
+    def _embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         keys, counts = ngram_keys(words, self.sizes, self.consonants)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         known = self.keys[places] == keys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -38,3 +40,27 @@ def test_its_files_are_what_was_shipped() -> None:
     listed = read_manifest(MINI / folder.CHECKSUMS, folder.Checksums, folder.FORMAT_VERSION).files
     there = {str(path.relative_to(MINI)) for path in MINI.rglob("*") if path.is_file()}
     assert set(listed) == there - {folder.CHECKSUMS, "README.md"}
+
+
+def test_its_tokens_are_those_of_whole_texts() -> None:
+    """Also where what is kept of one word depends on the next one, as with the marks of Vietnamese."""
+    marked = [
+        "Café",
+        "e\u0301",
+        "ợt",
+        "\u0301x",
+        "ế",
+        "<mask>",
+        "b<s>",
+        "\u00a0",
+        "q\u3000r",
+        "\u200b",
+        "和国。",
+    ]
+    marked += ["ا\u064b", "ﬁ¨", "5/7", "\x1c", "", "น้ำ", "ая"]
+    rng = random.Random(1)
+    others = ["".join(chr(rng.randrange(32, 0x3100)) for _ in range(3)) for _ in range(200)]
+    texts = [" ".join(rng.choices(marked + others[:40], k=rng.randrange(9))) for _ in range(400)] + others
+    tokenizer = SentenceEncoder.load("mini", "cpu").fast_tokenizer
+    whole = [encoding.ids for encoding in tokenizer.backend.encode_batch(texts)]
+    assert [ids.tolist() for ids in tokenizer.encode(texts)] == whole

@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase, Sequence
+from tokenizers.processors import TemplateProcessing
 
 from mexma_cli.encoder.loading.settings import read_json_object
 from mexma_cli.encoder.loading.weights import damage_as_message
@@ -37,6 +40,19 @@ START, PADDING, END, UNKNOWN = range(4)
 """Ids of <s>, <pad>, </s> and <unk> in fairseq and in transformers' NLLB."""
 LONGEST = 1 << 20
 """The length limit of an encoder that has none."""
+_MARKS = "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670]"
+_VIETNAMESE = "(?:[\u0309\u0323\u031b]|[aeo][\u0302\u0306][\u0300\u0301\u0303])"
+ACCENTS = f"{_MARKS}(?!.*{_VIETNAMESE})"
+"""Marks that a reader does without, of decomposed text: accents, Hebrew points, Arabic vowel signs, hamzas on
+other letters, and the stroke that lengthens Arabic words. In Vietnamese they tell most words apart: all marks
+stay that a mark of Vietnamese alone follows in the same line."""
+INVISIBLE = "[\u00ad\u200b\u2060\ufeff]"
+"""Characters without meaning."""
+SPACES = r"\s+"
+_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
+_SPLITS = {"Punctuation", "Split", "Digits"}
+_WORDS = 1 << 17  # whose tokens are remembered
+_LONGEST = 32  # characters of a word that is remembered
 
 
 def check_strings(texts: Iterable[object]) -> None:
@@ -101,6 +117,9 @@ class LazyTokenizer:
         self.padding = padding
         self.max_tokens = max_tokens
         self.keeps_end = keeps_end
+        self._words: dict[str, bytes] = {}
+        self._words_of: tuple[Any, ...] = ()
+        self._apart = False
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast) -> LazyTokenizer:
@@ -159,8 +178,36 @@ class LazyTokenizer:
     @panic_as_message()
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, int64, of texts of any length."""
-        encodings = self.unlimited.encode_batch_fast(texts)
-        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+        backend = self.unlimited
+        if not self._takes_words(backend):
+            return [np.asarray(encoding.ids, np.int64) for encoding in backend.encode_batch_fast(texts)]
+        special = [re.escape(token.content) for token in backend.get_added_tokens_decoder().values()]
+        added = re.compile("|".join(special))
+        lines = [[text] if added.search(text) or _looks_ahead(text) else text.split(" ") for text in texts]
+        known = self._words
+        tokens = {word: known.get(word, b"") for word in chain.from_iterable(lines)}
+        new = [word for word in tokens if word not in known]
+        for word, encoding in zip(new, backend.encode_batch_fast(new, add_special_tokens=False), strict=True):
+            tokens[word] = np.array(encoding.ids, np.int32).tobytes()
+        if len(known) + len(new) > _WORDS:
+            self._words, new = {}, list(tokens)
+        self._words.update((word, tokens[word]) for word in new if len(word) <= _LONGEST)
+        ends = np.array(backend.encode("").ids, np.int32)
+        first, last = ends[: self.special[0]].tobytes(), ends[self.special[0] :].tobytes()
+        joined = (b"".join([first, *map(tokens.__getitem__, line), last]) for line in lines)
+        return [np.frombuffer(ids, np.int32).astype(np.int64) for ids in joined]
+
+    def _takes_words(self, backend: Tokenizer) -> bool:
+        """Whether the tokens of a text are those of its words, one after the other (`_by_word`)."""
+        rules = backend.normalizer, backend.pre_tokenizer
+        if None in rules or not isinstance(backend.post_processor, TemplateProcessing):
+            return False
+        state = *(rule.__getstate__() for rule in rules), backend.get_vocab_size()
+        if state != self._words_of:
+            added = backend.get_added_tokens_decoder().values()
+            apart = _by_word(*map(json.loads, state[:2])) and not any(token.normalized for token in added)
+            self._words, self._words_of, self._apart = {}, state, apart
+        return self._apart
 
     @cached_property
     def special(self) -> tuple[int, int]:
@@ -188,6 +235,32 @@ class LazyTokenizer:
     def full(self) -> PreTrainedTokenizerFast:
         """Transformers' tokeniser, for training and for other programs' files."""
         return self._load()
+
+
+def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
+    """Whether words between spaces are normalised and cut into tokens each by itself, if no text
+    `_looks_ahead`: all steps are known for it.
+
+    Args:
+        normalizer, splitter: As tokenizer.json has them.
+    """
+    steps, splits = normalizer.get("normalizers", []), splitter.get("pretokenizers", [])
+    for step in steps:
+        pattern = step.get("pattern", {})
+        alone = pattern.get("Regex") in (ACCENTS, INVISIBLE, SPACES) or " " not in pattern.get("String", " ")
+        known = alone if step["type"] == "Replace" else step["type"] in _FORMS
+        if not known:
+            return False
+    if not splits or splits[0]["type"] != "WhitespaceSplit":
+        return False
+    return all(part["type"] in _SPLITS or part.get("prepend_scheme") == "always" for part in splits[1:])
+
+
+def _looks_ahead(text: str) -> bool:
+    """Whether what `ACCENTS` takes from a word depends on what follows in the text."""
+    if text.isascii():
+        return False
+    return re.search(_VIETNAMESE, normalize("NFD", normalize("NFKC", text).lower())) is not None
 
 
 def put_in_lower_case(backend: Tokenizer) -> None:

@@ -23,6 +23,7 @@ from tokenizers import (
     trainers,
 )
 
+from mexma_cli.encoder.loading.tokenizer import ACCENTS, INVISIBLE, SPACES
 from mexma_cli.encoder.ngrams import joined, kind_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.training import TrainTokenizer
@@ -103,8 +104,8 @@ def _normalizer(wanted: TrainTokenizer) -> normalizers.Normalizer:
             normalizers.NFKC(),
             *([normalizers.Lowercase()] if wanted.lowercase else []),
             *(_latin(wanted.lowercase) if wanted.latin else []),
-            normalizers.Replace(Regex("[\u00ad\u200b\u2060\ufeff]"), ""),  # invisible, and without meaning
-            normalizers.Replace(Regex(r"\s+"), " "),
+            normalizers.Replace(Regex(INVISIBLE), ""),
+            normalizers.Replace(Regex(SPACES), " "),
         ]
     )
 
@@ -270,10 +271,3 @@ LATIN |= {
 }
 """One letter without accents to plain Latin ones: Cyrillic as Serbian and Croatian match it (ж and ž are z, ц
 and ч are c), so that Belgrade is `Beograd` in both scripts."""
-
-_MARKS = "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670]"
-_VIETNAMESE = "(?:[\u0309\u0323\u031b]|[aeo][\u0302\u0306][\u0300\u0301\u0303])"
-ACCENTS = f"{_MARKS}(?!.*{_VIETNAMESE})"
-"""Marks that a reader does without, of decomposed text: accents, Hebrew points, Arabic vowel signs, hamzas on
-other letters, and the stroke that lengthens Arabic words. In Vietnamese they tell most words apart: all marks
-stay that a mark of Vietnamese alone follows in the same line."""
