@@ -120,7 +120,7 @@ def _ray() -> ModuleType:
             return Task(self.function, given)
 
     vars(ray).update(
-        init=lambda **_: None,
+        init=lambda **_: SimpleNamespace(address_info={"session_dir": "here"}, dashboard_url=""),
         is_initialized=lambda: False,
         shutdown=lambda: None,
         remote=lambda **_: Remote,
