@@ -22,7 +22,7 @@ Made by `make docs` from the docstrings; do not edit it here.
 functions do what the commands of their names do, and examples/documents.ipynb uses most of them. A mistake in
 what was given (a file that is missing or damaged, stores of different encoders, and so on) is a `MexmaError`,
 an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`. Types are in the code,
-where editors find them.
+where editors find them. `on_progress` is called with what is done and how much there is.
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "blocks"],
@@ -60,7 +60,7 @@ def body(docstring: str) -> Iterator[str]:
             section = heading[1]
             if section not in LEFT_OUT:
                 yield f"**{section}**\n"
-        elif section in LEFT_OUT and line.startswith(" "):
+        elif (section in LEFT_OUT and line.startswith(" ")) or (entry and entry[1] == "on_progress"):
             continue
         elif entry and section != "Returns":
             yield f"- `{entry[1]}`: {entry[2]}"

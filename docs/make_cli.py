@@ -157,7 +157,6 @@ def group_help(group: LazyGroup, ctx: click.Context) -> str:
     group.format_help_text(ctx, out)
     with out.section("Options"):
         out.write_dl([record for param in group.get_params(ctx) if (record := param.get_help_record(ctx))])
-    group.format_epilog(ctx, out)
     return block(out)
 
 

@@ -45,12 +45,6 @@ def published_rows(task: str) -> list[PublishedRow]:
     return _table().get(task, [])
 
 
-def papers(task: str) -> list[str]:
-    """The papers with numbers of an evaluation, which may have several benchmarks: `xsim-81`, `xsim-90`."""
-    found = (row.source for name, rows in _table().items() if name.split("-")[0] == task for row in rows)
-    return sorted({source.partition(",")[0] for source in found})
-
-
 def published_scores(result: Result) -> list[PublishedRow]:
     """Published numbers for a result's scores. A score that is a mean of published rows (`cosine f1` of
     `cosine f1 fra-eng` and others) counts only if all these rows have been measured here too."""
