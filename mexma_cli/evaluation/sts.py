@@ -128,11 +128,7 @@ def _is_header(line: str) -> bool:
 
 
 def _layout(first: str) -> Callable[[str], Row]:
-    """A function that splits a line of the file with this first line.
-
-    Raises:
-        ValueError: No known layout begins so.
-    """
+    """A function that splits a line of the file with this first line."""
     cells = first.split("\t")
     count = len(cells)
     if count == 1:

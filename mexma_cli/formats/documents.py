@@ -122,11 +122,7 @@ class Documents(BitextFormat):
 
 
 def _records(text: RawText) -> Iterator[Record]:
-    """The alignments.
-
-    Raises:
-        MexmaError: A line that is no such object, or too long.
-    """
+    """The alignments."""
     for number, line in enumerate(_lines(text), 1):
         try:
             pairs = _pairs(json.loads(line))

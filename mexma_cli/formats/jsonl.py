@@ -65,11 +65,7 @@ def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
 
 
 def _records(text: RawText) -> Iterator[Record]:
-    """Objects with the texts `source` and `target`.
-
-    Raises:
-        MexmaError: A line that is no such object.
-    """
+    """Objects with the texts `source` and `target`."""
     pairs, wrong = 0, None
     for number, line in enumerate(text.lines(), 1):
         if is_blank(line):

@@ -297,11 +297,7 @@ def _dictionary(path: Path) -> dict[str, int]:
 
 
 def _filled(make: Callable[[], Model], weights: Mapping[str, Any], layers: Any) -> Model:
-    """A model that takes its memory from the weights: its own sizes take none before they are compared.
-
-    Raises:
-        Exception: Of torch's: the weights are not those of such a model.
-    """
+    """A model that takes its memory from the weights: its own sizes take none before they are compared."""
     if isinstance(layers, int) and layers > len(weights):
         raise ValueError(f"{layers:,} layers of {len(weights):,} weights")
     with torch.device("meta"):
@@ -312,11 +308,7 @@ def _filled(make: Callable[[], Model], weights: Mapping[str, Any], layers: Any) 
 
 @contextmanager
 def _as_message(path: Path) -> Iterator[None]:
-    """Turn what is raised where the parts of a checkpoint, which may be anything, are put together.
-
-    Raises:
-        MexmaError: Something was.
-    """
+    """Turn what is raised where the parts of a checkpoint, which may be anything, are put together."""
     try:
         yield
     except Exception as error:

@@ -87,11 +87,7 @@ def load_by_library(
 
 
 def _check_sizes(where: Path) -> None:
-    """Refuse sizes that are not those of the weights before they take memory.
-
-    Raises:
-        ValueError: A config.json describes a model that is much larger than the weights beside it.
-    """
+    """Refuse sizes that are not those of the weights before they take memory."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModel
 
@@ -119,9 +115,6 @@ def _nothing_made_up() -> Iterator[None]:
     """Refuse a model for which transformers fills in some weights with random numbers.
 
     The library does not pass on what transformers says of it.
-
-    Raises:
-        ValueError: There are such weights.
     """
     from transformers import PreTrainedModel
 

@@ -111,11 +111,7 @@ def load(
 
 
 def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_code: bool) -> Loaded:
-    """An encoder that mexma computes, or runs as transformers has it.
-
-    Raises:
-        NotCovered: It does neither.
-    """
+    """An encoder that mexma computes, or runs as transformers has it."""
     settings = read_settings(where, trust_remote_code)
     own = pooling or settings.pooling
     if settings.config.get("model_type") == STATIC:
@@ -158,9 +154,6 @@ def _check_own_code(loaded: Loaded, transformer: Transformer) -> None:
     """Check that a folder's own code attends within each packed sentence only.
 
     If it does, a sentence has the same vector alone and among others.
-
-    Raises:
-        NotCovered: It does not.
     """
     from mexma_cli.encoder.model.attention import IMPLEMENTATION
     from mexma_cli.encoder.model.packed import TransformerEncoder
@@ -335,9 +328,6 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
 def _without_transformers(settings: FolderSettings) -> StoredModel | None:
     """BERT's weights as mexma stores them; None if they are not exactly those that config.json describes:
     any other folder is left to transformers, which also reports what is wrong with it.
-
-    Raises:
-        MexmaError: `pq` weights that are damaged.
     """
     folder, config = settings.transformer, settings.config
     if settings.own_code or config.get("add_cross_attention") or not FAMILIES[config["model_type"]].is_bert:

@@ -107,11 +107,7 @@ def read_pickled(path: Path, *known: type) -> Any:
 
 
 def _check_sizes(content: Any, size: int) -> None:
-    """Refuse tensors whose numbers are not all in their storage, and storages larger than the file.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Refuse tensors whose numbers are not all in their storage, and storages larger than the file."""
     import torch
 
     seen: set[int] = set()

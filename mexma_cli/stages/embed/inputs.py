@@ -103,11 +103,7 @@ def load_encoder_of(
 
 
 def _on_this_machine(name: str, choice: EncoderChoice) -> str:
-    """A name that a manifest has, to be loaded without asking the hub: nobody has named it here.
-
-    Raises:
-        MexmaError: It would have to be fetched, or its Python code is to be run.
-    """
+    """A name that a manifest has, to be loaded without asking the hub: nobody has named it here."""
     from mexma_cli.encoder.loading import hub
 
     if choice.trust_remote_code:

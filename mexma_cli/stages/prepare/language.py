@@ -251,9 +251,6 @@ class LanguageWorker:
 
         Args:
             may_choose: Choose pairs where their number is not known and wanted.
-
-        Raises:
-            LookupError: A number is wanted, and may not be found out.
         """
 
         def pairs(bitext: Bitext, most: int) -> int | None:

@@ -278,11 +278,7 @@ def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
 
 
 def _of_no_other_kind(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
-    """The pieces of a text, as they come.
-
-    Raises:
-        MexmaError: It begins as WARC, TMX or JSONL, in spite of its name.
-    """
+    """The pieces of a text, as they come."""
     first = next(pieces, b"")
     kind = begins_as(first)
     if kind in ("warc", "tmx", "jsonl"):

@@ -169,11 +169,7 @@ def split(
 
 
 def _check_fields(report: SplitReport, how: Splitting) -> None:
-    """Refuse documents none of which can be read, or has the id that is asked for.
-
-    Raises:
-        MexmaError: They are such.
-    """
+    """Refuse documents none of which can be read, or has the id that is asked for."""
     reasons = {name: count for name, count in report.documents_dropped.items() if name != "empty"}
     read = report.documents - report.documents_dropped.get("empty", 0)
     if reasons and sum(reasons.values()) == read:
