@@ -31,7 +31,7 @@ import numpy as np
 from mine import BLOCK, make_up
 
 from mexma_cli import SentenceEncoder
-from mexma_cli.commands.dry_run import estimated
+from mexma_cli.commands.inputs import estimated
 from mexma_cli.settings.stages import SearchSettings, bytes_of
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
 from mexma_cli.store.layout import EmbeddingSettings, Source

@@ -32,9 +32,8 @@ from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
 from mexma_cli.evaluation.tatoeba import read_tatoeba
 from mexma_cli.files import write_json_atomic
-from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.load import load, load_any
-from mexma_cli.settings.training import Recipe
+from mexma_cli.settings.training import DecomposeRecipe, Recipe
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train import run_folder

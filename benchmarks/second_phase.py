@@ -31,7 +31,7 @@ from mexma_cli.evaluation.aligned import AlignedTexts, read_texts
 from mexma_cli.evaluation.augment import KINDS, Augmented, augment
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.xsim import evaluate as evaluate_xsim
-from mexma_cli.evaluation.xsimpp import evaluate as evaluate_xsimpp
+from mexma_cli.evaluation.xsim import evaluate_xsimpp
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.reporting import plot
 from mexma_cli.stages.score.score import units

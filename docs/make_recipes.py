@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.section import Section, explanation, kinds_of, option_of
-from mexma_cli.settings.training import Recipe
+from mexma_cli.settings.training import DecomposeRecipe, Recipe
 
 HEADER = """\
 # The keys of recipes

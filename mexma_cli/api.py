@@ -621,9 +621,9 @@ def train(
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.xsim import dev_scorer
-    from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin
+    from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.train.decompose import decompose
     from mexma_cli.stages.train.train import prepare_text
     from mexma_cli.stages.train.train import train as train_phases

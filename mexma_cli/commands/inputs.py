@@ -15,11 +15,16 @@ from mexma_cli.commands.progress import follow, progress
 from mexma_cli.files import resolved
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
+from mexma_cli.text.amounts import size, size_option, time_needed
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from mexma_cli.settings.stages import EncoderChoice, SearchSettings
+    from mexma_cli.stages.knn.estimate import SearchEstimate
     from mexma_cli.store.embeddings import EmbeddingStore
+
+_ASSUMED = "a machine as busy as now, and random vectors"
 
 
 def is_typed(name: str) -> bool:
@@ -120,3 +125,35 @@ def summary_of(store: EmbeddingStore) -> dict[str, Any]:
 def command_line() -> list[str]:
     """The command as it was typed, for manifests."""
     return ["mexma", *sys.argv[1:]]
+
+
+def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
+    """Print memory, disk and time for a search in two stores or texts.
+
+    Raises:
+        click.UsageError: An input is stdin, which could not be read again.
+    """
+    if any(str(path) == "-" for path in paths):
+        raise click.UsageError("--dry-run reads its inputs, so they must be files.")
+    from mexma_cli.stages.knn.estimate import estimate, look_at
+
+    inputs, dim, encoder = look_at(paths, choice)
+    for side in inputs:
+        click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
+    for name, value in estimated(estimate(inputs, dim, k, settings, encoder), settings):
+        click.echo(f"{name:<24} {value}")
+
+
+def estimated(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
+    """An estimate in words: what, and how much."""
+    time = [("embedding", time_needed(found.embedding))] if found.embedding else []
+    searching = "found out on the way" if found.searching is None else time_needed(found.searching)
+    return [
+        ("memory", f"{size(found.memory)}; with --memory at least {size_option(found.least_memory)}"),
+        ("disk: output", f"at most {size(found.output)}"),
+        ("disk: beside it", f"{size(found.journal)} until it is written, to go on after a kill"),
+        *([("disk: temporary", size(found.temporary))] if found.temporary else []),
+        *time,
+        (f"neighbours ({settings.index if found.searching is None else 'exact'})", searching),
+        *([("assumed", _ASSUMED)] if found.searching is not None else []),
+    ]

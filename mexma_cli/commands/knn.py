@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.dry_run import print_estimate
-from mexma_cli.commands.inputs import check_inputs, command_line, opened, progress_bar
+from mexma_cli.commands.inputs import check_inputs, command_line, opened, print_estimate, progress_bar
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,

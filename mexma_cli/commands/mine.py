@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.dry_run import print_estimate
 from mexma_cli.commands.formats import chosen_format, format_epilog, format_options
 from mexma_cli.commands.inputs import (
     check_inputs,
     check_outputs,
     command_line,
     is_typed,
+    print_estimate,
     progress_bar,
 )
 from mexma_cli.commands.options import (

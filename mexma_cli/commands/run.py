@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.completion import FILE
-from mexma_cli.commands.dry_run import time_needed
 from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.errors import in_a_line
-from mexma_cli.text.amounts import counted, size
+from mexma_cli.text.amounts import counted, size, time_needed
 
 if TYPE_CHECKING:
     from mexma_cli.settings.corpus import CorpusRecipe

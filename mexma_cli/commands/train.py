@@ -20,8 +20,7 @@ from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.decompose import DecomposeRecipe
-    from mexma_cli.settings.training import Phase, Recipe
+    from mexma_cli.settings.training import DecomposeRecipe, Phase, Recipe
     from mexma_cli.stages.train.estimate import TrainingEstimate
     from mexma_cli.training.decomposing import DecomposerTraining
     from mexma_cli.training.distributed import Processes
@@ -92,9 +91,9 @@ def command(
       mexma train 81langs --nproc-per-node 8 --dry-run
       mexma train my.yaml --plugin my_loss.py
     """
-    from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin
+    from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.training.launched_process import end_with_launcher
 
     end_with_launcher()
@@ -139,7 +138,7 @@ def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
 
     A run that goes on has its text already.
     """
-    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.prepare.corpora import bitexts_of
     from mexma_cli.stages.train.run_folder import RECIPE as KEPT
     from mexma_cli.store.embeddings import EmbeddingStore
@@ -156,7 +155,7 @@ def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
 
 def _print_estimate(settings: Recipe | DecomposeRecipe, processes: int, as_json: bool) -> None:
     """Print the recipe, and behind # what it takes; text that is missing makes it an error."""
-    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.prepare.corpora import bitexts_of
     from mexma_cli.stages.train.estimate import as_numbers, estimate
 

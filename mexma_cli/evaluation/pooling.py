@@ -13,8 +13,7 @@ from mexma_cli.evaluation.aligned import AlignedTexts, read_texts
 from mexma_cli.evaluation.augment import Augmented, find_augmented
 from mexma_cli.evaluation.embedder import Embed
 from mexma_cli.evaluation.sts import ScoredPairs, find_files, means_of_known, read_pairs, score_pairs
-from mexma_cli.evaluation.xsim import measure_xsim
-from mexma_cli.evaluation.xsimpp import measure_xsimpp
+from mexma_cli.evaluation.xsim import measure_xsim, measure_xsimpp
 from mexma_cli.reporting.result import Result
 from mexma_cli.text.amounts import counted
 

@@ -7,6 +7,7 @@ tests compare with what that prints. `dev_scorer` is the same measure during tra
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts
+from mexma_cli.evaluation.augment import MISALIGNED, Augmented
 from mexma_cli.evaluation.embedder import Embed, Embedder, mark_unknown, taken
 from mexma_cli.evaluation.reading import both_filled
 from mexma_cli.knn.exact import knn
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from mexma_cli.settings.training import DevSet
 
 log = logging.getLogger(__name__)
+COLLAPSED = 0.999
+"""Above this mean cosine, what tells sentences apart is hardly more than rounding."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +152,6 @@ def xsim_result(
     return Result("xsim", encoder, data.settings() | settings.model_dump(), scores, rows, published)
 
 
-COLLAPSED = 0.999
-"""Above this mean cosine, what tells sentences apart is hardly more than rounding."""
-
-
 def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[SentenceEncoder], dict[str, float]]:
     """A function that scores an encoder: xsim error in percent (ratio margin, k 4) by language, and the mean.
 
@@ -198,3 +198,45 @@ def _mean_cosine(vectors: np.ndarray) -> float:
     count, own = len(units), float(np.square(units).sum())
     whole = float(np.square(units.sum(axis=0, dtype=np.float64)).sum())
     return (whole - own) / max(1, count * (count - 1))
+
+
+def measure_xsimpp(
+    data: AlignedTexts, hard: Augmented, embed: Embed, settings: ScoreSettings = ScoreSettings()
+) -> dict[str, tuple[XsimResult, Counter[str]]]:
+    """xsim++ of every language, errors by sentence, and how many errors of each type there are."""
+    vectors, extra = embed(data.lines, data.target), embed(hard.lines, data.target)
+    found = {}
+    for language, lines in data.texts.items():
+        rows = data.filled_rows(language)
+        texts = [data.lines[row] for row in rows] + hard.lines
+        one = xsim(
+            embed(lines, language)[rows],
+            np.concatenate([vectors[rows], extra]),
+            settings.margin,
+            settings.k,
+            texts,
+        )
+        wrong = np.flatnonzero(one.wrong).tolist()
+        found[language] = one, Counter(hard.kind(texts[one.found[row]], texts[row]) for row in wrong)
+    return found
+
+
+def evaluate_xsimpp(
+    data: AlignedTexts, hard: Augmented, embed: Embedder, settings: ScoreSettings = ScoreSettings()
+) -> Result:
+    """xsim++ of every language that the encoder takes: rows have errors by type, scores each type's share."""
+    data = replace(data, texts=taken(data.texts, embed))
+    found = measure_xsimpp(data, hard, embed, settings)
+    kinds = [*sorted({kind for _, kind in hard.kinds.values()} - {MISALIGNED}), MISALIGNED]
+    rows = [
+        one.row(language, "xsim++") | {kind: counts[kind] for kind in kinds}
+        for language, (one, counts) in found.items()
+    ]
+    scores = {"xsim++": fmean(one.error_rate for one, _ in found.values())}
+    for kind in kinds:
+        scores[kind] = fmean(100 * counts[kind] / one.total for one, counts in found.values())
+    as_published = data.published and settings == ScoreSettings() and not hard.own
+    published = f"xsimpp-{data.published}" if as_published else None
+    how = data.settings() | {"augmented": str(hard.path), "hard negatives": len(hard.lines)}
+    result = Result("xsimpp", embed.describe(), how | settings.model_dump(), scores, rows, published)
+    return mark_unknown(result, embed.languages)

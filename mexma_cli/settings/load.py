@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from mexma_cli.errors import MexmaError
 from mexma_cli.limited_yaml import SIZE, parsed
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.section import Section, in_words, kinds_of
-from mexma_cli.settings.training import IMPLIED_PHASE, Recipe
+from mexma_cli.settings.training import IMPLIED_PHASE, DecomposeRecipe, Recipe
 
 R = TypeVar("R", bound=Section)
 Raw = dict[str, Any]

@@ -23,7 +23,7 @@ from mexma_cli.text.lines import is_blank, read_lines, scan
 from mexma_cli.training.log import read_record
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.decompose import DecomposeRecipe
+    from mexma_cli.settings.training import DecomposeRecipe
 
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_ENDING = ".pt"
@@ -193,8 +193,8 @@ def _checkpoints(where: Path) -> list[Info]:
 
 
 def _run(where: Path) -> Info:
-    from mexma_cli.settings.decompose import DecomposeRecipe
     from mexma_cli.settings.load import load_any
+    from mexma_cli.settings.training import DecomposeRecipe
 
     info = Info(str(where), "training run")
     with info.checking():

@@ -1,4 +1,4 @@
-"""Counts and sizes in words."""
+"""Counts, sizes and times in words."""
 
 from __future__ import annotations
 
@@ -34,3 +34,12 @@ def size_option(count: int) -> str:
         if count >= scale:
             return f"{math.ceil(count / scale * 10) / 10:.1f}".removesuffix(".0") + unit[0]
     return f"{math.ceil(count / 1e3)}K"
+
+
+def time_needed(seconds: float) -> str:
+    """An estimated time in words, as exactly as such an estimate is: ``about 3 minutes``."""
+    if seconds < 90:
+        return f"about {max(seconds, 0.1):.1f} s"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} minutes"
+    return f"about {seconds / 3600:.1f} hours" if seconds < 172800 else f"about {seconds / 86400:.1f} days"

@@ -21,7 +21,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decompose.loss import Decomposer, VectorPairs
-from mexma_cli.settings.decompose import DecomposeTrainerSettings
+from mexma_cli.settings.training import DecomposeTrainerSettings
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.training import checkpoint
 from mexma_cli.training.distributed import load_optimiser

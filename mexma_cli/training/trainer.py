@@ -28,11 +28,11 @@ from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
 from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.training import checkpoint, distributed
-from mexma_cli.training.batches import Batches, SampledPairs
 from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.log import Log
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.processor import KeptMemory, denormals_flushed, use_fast_dropout, use_fast_layers
+from mexma_cli.training.sampler import Batches, SampledPairs
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""

@@ -12,8 +12,8 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decompose.loss import Decomposer
-from mexma_cli.settings.decompose import DecomposeTrainerSettings
 from mexma_cli.settings.registry import DecomposerSettings
+from mexma_cli.settings.training import DecomposeTrainerSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining, StoredPairs
 from mexma_cli.training.log import TrainingLog

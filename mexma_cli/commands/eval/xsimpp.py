@@ -43,8 +43,8 @@ def command(session: Session, augmented: Path | None, data: AlignedTexts, settin
       mexma eval xsimpp NTREX --augmented hard --langs fra,deu
     """
     from mexma_cli.evaluation.augment import find_augmented
-    from mexma_cli.evaluation.xsimpp import evaluate
+    from mexma_cli.evaluation.xsim import evaluate_xsimpp
 
     hard = find_augmented(data, augmented)
     with session.embedder(data.sentences + len(hard.lines)) as embed:
-        return evaluate(data, hard, embed, settings)
+        return evaluate_xsimpp(data, hard, embed, settings)

@@ -106,8 +106,8 @@ def _has_encoder(folder: Path) -> bool:
 
 def _last_phase(run: Path) -> Path:
     """The encoder of the last phase that an unfinished run has finished, which is said in the log."""
-    from mexma_cli.settings.decompose import DecomposeRecipe  # here, since it takes a twentieth of a second
     from mexma_cli.settings.load import load_any  # here, since it takes a twentieth of a second
+    from mexma_cli.settings.training import DecomposeRecipe  # here, since it takes a twentieth of a second
 
     recipe = load_any(run / "recipe.yaml")
     phases = [] if isinstance(recipe, DecomposeRecipe) else [phase.name for phase in recipe.phases]

@@ -26,7 +26,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import Sealed, clear_all, fingerprint, only_writer, read_manifest, write_json_atomic
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.decompose.loss import Decomposer
-from mexma_cli.settings.decompose import DecomposeRecipe
+from mexma_cli.settings.training import DecomposeRecipe
 from mexma_cli.stages.train import run_folder
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining, StoredPairs

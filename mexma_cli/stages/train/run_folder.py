@@ -9,9 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import check_outside_stores, make_folder, read_json, whole_file, write_json_atomic
-from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.load import load, load_any
-from mexma_cli.settings.training import Recipe
+from mexma_cli.settings.training import DecomposeRecipe, Recipe
 from mexma_cli.text.amounts import counted
 
 Kept = TypeVar("Kept")

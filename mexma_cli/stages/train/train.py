@@ -30,11 +30,10 @@ from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.stages.train import run_folder
 from mexma_cli.store.pairs import TokenisedPairs
-from mexma_cli.training.batches import SampledPairs
 from mexma_cli.training.checkpoint import BEST, drop_all
 from mexma_cli.training.distributed import Processes
 from mexma_cli.training.log import LOGGERS, Logs, TrainingLog, check_loggers, read_record
-from mexma_cli.training.sampler import Sampler
+from mexma_cli.training.sampler import SampledPairs, Sampler
 from mexma_cli.training.trainer import DevScore, Trainer, precision_in
 
 log = logging.getLogger(__name__)

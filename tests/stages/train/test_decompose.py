@@ -14,9 +14,9 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.decompose import DecomposeRecipe
 from mexma_cli.settings.load import load, load_any, shipped
 from mexma_cli.settings.stages import EmbedSettings
+from mexma_cli.settings.training import DecomposeRecipe
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.info import inspect
 from mexma_cli.stages.train.decompose import TrainedDecomposer, decompose, open_store_pairs
