@@ -1,4 +1,4 @@
-"""The sections of a recipe but for the objectives: text, encoder, trainer, phases, dev sets; and the recipes of
+"""The sections of a recipe but for the objectives: text, encoder, trainer, phases, dev sets; and recipes of
 `kind: decompose`, two linear maps trained on stored vectors."""
 
 from __future__ import annotations
