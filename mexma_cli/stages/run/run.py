@@ -84,7 +84,7 @@ def run_corpus(
         finally:
             workers.stop()
         _keep_thresholds(folder, progress)
-        _tell_left(folder, progress)
+        _tell_pairs(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
         pairs, missed = counted(len(progress.goals), "language pair"), len(progress.missed())
@@ -150,10 +150,15 @@ def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str
     return {name: (folder.path / name, checksum) for name, checksum in sums.items()}
 
 
-def _tell_left(folder: RunFolder, progress: Progress) -> None:
-    """Name the files of sentence pairs that an earlier run has written in other formats."""
-    records = [folder.record(unit.name) for unit in progress.units.values() if unit.is_result]
-    left = [name for record in records if record for name in record.left if (folder.path / name).is_file()]
+def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
+    """Say how many sentence pairs there are, and what an earlier run has left in other formats."""
+    results = [
+        unit.name for unit in progress.units.values() if unit.is_result and progress.is_done(unit.name)
+    ]
+    records = [record for name in results if (record := folder.record(name))]
+    pairs = sum(record.facts["pairs"] for record in records)
+    log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
+    left = [name for record in records for name in record.left if (folder.path / name).is_file()]
     if left:
         log.info("an earlier run left %s as they were, such as %s", counted(len(left), "file"), left[0])
 

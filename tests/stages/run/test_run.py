@@ -493,6 +493,8 @@ def test_pairs_are_filtered_by_rules_into_any_format(
     recipe = corpus(root, tiny_encoder, filter=how, output={"format": ["tsv", "jsonl"]})
     with caplog.at_level(logging.INFO):
         done(recipe)
+    count = sum(len(list(read_lines(path))) for path in (root / "run/bitext").glob("*/*.tsv"))
+    assert f"{count} sentence pairs of 3 language pairs" in caplog.text
     assert "an earlier run left 6 files as they were, such as bitext/" in caplog.text
     assert before.items() <= {path.name: path.read_bytes() for path in folder.iterdir()}.items()
     rows = [line.split("\t") for line in read_lines(folder / f"{pair}.tsv")]
