@@ -360,7 +360,7 @@ def score(
         probability: Find the probability of each line, too (`probabilities`); not with a background.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in
-            sentences, and `classifier`, a file of weights.
+            sentences, and `classifier` and `plugin`, files.
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.

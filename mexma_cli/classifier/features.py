@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from mexma_cli.classifier.pairs import Pairs
 from mexma_cli.classifier.sentences import MARKS
+from mexma_cli.errors import MexmaError
 from mexma_cli.mining.match import Matching
+from mexma_cli.settings.registry import line_of, run_plugin
 
 Measure = Callable[[Pairs], np.ndarray]
 """From N candidates to float32 [N]."""
@@ -36,6 +39,7 @@ class Feature:
             pairs. "": nothing.
         floor: The least spread.
         shape: What is done with it afterwards.
+        module: Of a user's own, the file that registers it; it sees the sentences. "": one of these here.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Feature:
     against: Literal["", "best", "rivals", "gap"] = ""
     floor: float = 1e-3
     shape: Callable[[np.ndarray], np.ndarray] | None = None
+    module: str = ""
 
 
 FEATURES: dict[str, Feature] = {}
@@ -68,6 +73,69 @@ def feature(
         return measure
 
     return register
+
+
+OfSentences = Callable[[list[str], list[str], tuple[str, str]], Any]
+"""From N sentences of the source and N of the target, and the languages of both, to N numbers."""
+
+
+def pair_feature(name: str, about: str) -> Callable[[OfSentences], OfSentences]:
+    """Register a function of one's own as a feature of pairs, in a file for `--plugin`.
+
+    It is called for blocks of pairs: with the sentences of both sides and their FLORES-200 codes. Only a
+    classifier that was trained with it uses it, and only for pairs that are possible by the other features.
+
+    Raises:
+        MexmaError: There is a feature of this name.
+    """
+
+    def register(function: OfSentences) -> OfSentences:
+        def measure(pairs: Pairs) -> np.ndarray:
+            return measured(name, function, *pairs.texts, pairs.languages)
+
+        if name in FEATURES:
+            raise MexmaError(f"there is a feature {name!r} already")
+        FEATURES[name] = Feature(name, about, "words", measure, module=function.__module__)
+        _OWN[name] = function
+        return function
+
+    return register
+
+
+_OWN: dict[str, OfSentences] = {}
+
+
+def load_features(path: Path) -> dict[str, OfSentences]:
+    """Run a file that registers features of one's own; by their names.
+
+    Raises:
+        MexmaError: As `run_plugin`.
+    """
+    how = 'above a function of sources, targets, languages: @pair_feature("NAME", "what it is")'
+    run_plugin(path, FEATURES, lambda one: one.module, "feature of pairs", how)
+    return {name: _OWN[name] for name, one in FEATURES.items() if one.module == str(path.resolve())}
+
+
+def measured(
+    name: str, function: OfSentences, sources: list[str], targets: list[str], languages: tuple[str, str]
+) -> np.ndarray:
+    """What a feature of one's own says of N pairs, float32 [N].
+
+    Raises:
+        MexmaError: It fails, or gives something else than N numbers.
+    """
+    if not sources:
+        return np.zeros(0, np.float32)
+    try:
+        found = np.asarray(function(sources, targets, languages), np.float32)
+    except Exception as error:
+        said, file = " ".join(str(error).split()), function.__module__
+        where = f"{Path(file).name}{line_of(error, file)}"
+        raise MexmaError(f"feature {name!r} ({where}): {type(error).__name__}: {said}") from error
+    if found.shape != (len(sources),) or not np.isfinite(found).all():
+        wrong = "numbers that are none" if found.shape == (len(sources),) else f"an array {found.shape}"
+        raise MexmaError(f"feature {name!r} gives {wrong} for {len(sources)} pairs", "one number a pair")
+    return found
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ class Classifier:
     intercept: float
     screen: Classifier | None = None
 
+    @property
+    def own(self) -> list[str]:
+        """Features of the user's own."""
+        return [name for name in self.features if FEATURES[name].module]
+
     def scored(self, pairs: Pairs, wanted: Pairs | None = None) -> Iterator[Candidates]:
         """Candidates, in blocks, with their probabilities as scores.
 

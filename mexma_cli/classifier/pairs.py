@@ -11,6 +11,7 @@ import numpy as np
 from mexma_cli.classifier.sentences import Sentences, look_at, missing_names, shared_numbers
 from mexma_cli.classifier.words import Embed, Words, unexplained, words_of
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Lists, Sides, means_of, sides_of
 from mexma_cli.mining.margin import margin
@@ -29,12 +30,16 @@ class Side:
         means: float32 [rows], the mean cosines of the neighbourhoods.
         sentences: None: features of text are not wanted, or cannot be had.
         words: None: those of words are not.
+        texts: The sentences of some rows, int [n], for features of the user's own.
+        language: FLORES-200 code.
     """
 
     lists: Lists
     means: np.ndarray
     sentences: Sentences | None = None
     words: Words | None = None
+    texts: Callable[[np.ndarray], list[str]] | None = None
+    language: str = UNSTATED
 
 
 def known_of(
@@ -129,6 +134,18 @@ class Pairs:
         own, other = self.sentences
         source, target = self.candidates.source, self.candidates.target
         return missing_names(own, other, source, target), missing_names(other, own, target, source)
+
+    @property
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The sentences of both sides, which must be at hand."""
+        own, other = self.sides[0].texts, self.sides[1].texts
+        assert own is not None and other is not None
+        return own(self.candidates.source), other(self.candidates.target)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """FLORES-200 codes of both sides."""
+        return self.sides[0].language, self.sides[1].language
 
     @cached_property
     def unexplained(self) -> np.ndarray:

@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 
 from mexma_cli.classifier.calibration import logits, shift_of, shifted
-from mexma_cli.classifier.features import columns, spread_of
+from mexma_cli.classifier.features import FEATURES, columns, spread_of
 from mexma_cli.classifier.model import Classifier, Weights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
+from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, best_first
 from mexma_cli.mining.match import Matching, match
 from mexma_cli.mining.threshold import Threshold, choose
@@ -106,6 +107,7 @@ class Parallel:
     texts: tuple[list[str], list[str]]
     vectors: tuple[np.ndarray, np.ndarray]
     embed: Embed
+    languages: tuple[str, str] = (UNSTATED, UNSTATED)
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,11 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
             f"{count:,} different pairs are too few to train a classifier: {FEWEST} are the least",
             "give more translations, or mine with the classifier that comes with the package",
         )
+    own = [name for name, one in FEATURES.items() if one.module]
+    if own and count < ENOUGH:
+        raise MexmaError(
+            f"{count:,} pairs are too few to learn what {own[0]!r} tells: {ENOUGH} are the least"
+        )
     order = np.random.default_rng(0).permutation(count)
     held_out = int(_HELD_OUT * count)
     sets, others = (
@@ -196,9 +203,17 @@ def _made(parallel: Parallel, rows: np.ndarray, k: int) -> _Set:
     texts = [[text[row] for row in side.tolist()] for text, side in zip(parallel.texts, sides, strict=True)]
     near = knn(parallel.vectors[0][sides[0]], parallel.vectors[1][sides[1]], k)
     known = known_of(near, (partial(iter, texts[0]), partial(iter, texts[1])), parallel.embed)
-    pairs = Pairs(match(near, "ratio", "all"), known)
+    first, second = (
+        replace(side, texts=partial(_at, text), language=language)
+        for side, text, language in zip(known, texts, parallel.languages, strict=True)
+    )
+    pairs = Pairs(match(near, "ratio", "all"), (first, second))
     found = pairs.candidates
     return _Set(pairs, (found.source == found.target) & (found.source < whole), whole)
+
+
+def _at(texts: list[str], rows: np.ndarray) -> list[str]:
+    return [texts[row] for row in rows.tolist()]
 
 
 def _best(one: _Set, scores: np.ndarray) -> tuple[Threshold, np.ndarray, np.ndarray]:

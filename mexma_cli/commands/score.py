@@ -102,6 +102,7 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
+    from mexma_cli.classifier.features import load_features
     from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
@@ -115,6 +116,9 @@ def command(
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[settings.margin].uses_neighbourhoods:
         _answer(bitext[0], encoder, settings.margin, languages)
         return
+    own = load_features(settings.plugin) if settings.plugin is not None else {}
+    if own and not as_json and settings.classifier is None:
+        raise click.UsageError("--plugin adds values by name: write JSON (--json, or -o FILE.jsonl).")
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
@@ -130,7 +134,7 @@ def command(
             on_progress=progress_bar(stack, "searching"),
         )
         replaced = write_chunks(
-            outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json, explain)
+            outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json, explain, own)
         )
     _report(scored, settings.k, time.monotonic() - started)
     if replaced:

@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
-_OF_MINING = ("margin", "k", "retrieval", "classifier", "max_score", "drop_copies")
+_OF_MINING = ("margin", "k", "retrieval", "classifier", "plugin", "max_score", "drop_copies")
 _OF_TEXTS = (
     *_OF_MINING,
     "within",

@@ -23,6 +23,7 @@ class JudgingKeywords(ScoreKeywords, total=False):
     """Keywords of `score`."""
 
     classifier: str | Path | None
+    plugin: str | Path | None
 
 
 class MineKeywords(JudgingKeywords, total=False):

@@ -212,20 +212,34 @@ def registered() -> dict[str, type[Registered]]:
 
 
 def load_plugin(path: str | Path) -> None:
-    """Run a Python file, so that recipes may name the objectives that it registers.
+    """Run a Python file, so that recipes may name the objectives that it registers; see `run_plugin`."""
+    how = 'above the class of its settings: @objective("NAME", Class), from mexma_cli.settings.registry'
+    run_plugin(path, registered(), lambda settings: settings.__module__, "objective", how)
 
-    It is run again each time, and its objectives take the place of those that it registered before.
+
+def run_plugin(
+    path: str | Path, known: dict[str, Any], module_of: Callable[[Any], str], what: str, how: str
+) -> None:
+    """Run a Python file that registers something of the user's own.
+
+    It is run again each time, and what it registers takes the place of what it registered before.
+
+    Args:
+        known: The registry, by name.
+        module_of: The name of the module that something was registered in.
+        what: What the file registers, and `how`, for messages.
 
     Raises:
-        MexmaError: There is no such file, or it does not run (the message has the line), or it registers no
-            objective, or one by a name that another has.
+        MexmaError: There is no such file, or it does not run (the message has the line), or it registers
+            nothing, or something by a name that another has.
     """
     file = Path(path)
     if not file.is_file():
-        raise MexmaError(f"--plugin {path}: no such file", "it is a Python file that registers an objective")
+        raise MexmaError(
+            f"--plugin {path}: no such file", f"it is a Python file that registers one {what} or more"
+        )
     name = str(file.resolve())
-    known = registered()
-    for before in [key for key, settings in known.items() if settings.__module__ == name]:
+    for before in [key for key, one in known.items() if module_of(one) == name]:
         del known[before]
     module = ModuleType(name)
     module.__file__ = name
@@ -234,16 +248,13 @@ def load_plugin(path: str | Path) -> None:
         exec(compile(file.read_bytes(), name, "exec", dont_inherit=True), vars(module))
     except Exception as error:
         said = " ".join(str(error).split())
-        what = said if isinstance(error, MexmaError) else f"{type(error).__name__}: {said}"
-        raise MexmaError(f"--plugin {path}{_line(error, name)}: {what}") from error
-    if name not in {settings.__module__ for settings in known.values()}:
-        raise MexmaError(
-            f"--plugin {path} registers no objective",
-            'above the class of its settings: @objective("NAME", Class), from mexma_cli.settings.registry',
-        )
+        reason = said if isinstance(error, MexmaError) else f"{type(error).__name__}: {said}"
+        raise MexmaError(f"--plugin {path}{line_of(error, name)}: {reason}") from error
+    if name not in map(module_of, known.values()):
+        raise MexmaError(f"--plugin {path} registers no {what}", how)
 
 
-def _line(error: Exception, file: str) -> str:
+def line_of(error: Exception, file: str) -> str:
     """The line of the file that did not run."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename == file:

@@ -170,6 +170,9 @@ class JudgingSettings(ScoreSettings):
 
     classifier: Annotated[Path | None, Option(SCORING, "FILE", unset="trained with mini")] = None
     """Weights of a classifier that `mexma classifier train` made; scores are then probabilities."""
+    plugin: Annotated[Path | None, Option(SCORING, "FILE", unset="none")] = None
+    """Python file with features of pairs of your own, for a classifier that was trained with them. It is run:
+    read it first."""
 
 
 EXACT = "exact"

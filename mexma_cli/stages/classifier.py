@@ -36,7 +36,8 @@ def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: 
     embed = load_encoder_of(stores, encoder, "the words").embed
     manifest = stores[0].manifest
     start = replace(bundled(), encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim)
-    found = train(Parallel((texts[0], texts[1]), (vectors[0], vectors[1]), embed), start, k)
+    languages = manifest.language, stores[1].manifest.language
+    found = train(Parallel((texts[0], texts[1]), (vectors[0], vectors[1]), embed, languages), start, k)
     names = [f"{store.manifest.source.path} ({store.manifest.language})" for store in stores]
     about = (
         f"Trained by mexma {__version__} on {date.today()} on {found.pairs:,} pairs of {' and '.join(names)}."

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from mexma_cli.classifier.features import FEATURES
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
 
@@ -43,3 +47,43 @@ def test_bad_input(tmp_path: Path) -> None:
     fails(run("classifier", "train", few, "-o", file, "--model", "mini"), 1, "50 different pairs are too few")
     fails(run("classifier", "train", few, "-o", few), 2, "is an input")
     fails(run("score", few, "--classifier", few, "--model", "mini"), 1, "few.tsv is damaged: not JSON")
+
+
+PLUGIN = Path(__file__).parents[2] / "examples/my_feature.py"
+
+
+@pytest.fixture
+def own_features() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    known = dict(FEATURES)
+    yield
+    FEATURES.clear()
+    FEATURES.update(known)
+
+
+@pytest.mark.usefixtures("own_features")
+def test_a_feature_of_ones_own_is_trained_with_and_used(tmp_path: Path, tiny_encoder: Path) -> None:
+    pairs, own = write(tmp_path / "pairs.tsv", *demo_pairs(520)), tmp_path / "own.json"
+    languages = ("--model", tiny_encoder, "--source-lang", "spa", "--target-lang", "eng")
+    ok(run("classifier", "train", pairs, *languages, "--plugin", PLUGIN, "-o", own))
+    assert '"glossary"' in own.read_text()
+    few = write(tmp_path / "few.tsv", *demo_pairs(60))
+    with_it = ok(run("score", few, *languages, "--classifier", own, "--plugin", PLUGIN)).stdout
+    del FEATURES["glossary"]
+    fails(run("score", few, *languages, "--classifier", own), 1, "--plugin FILE")
+    assert len(with_it.splitlines()) == 60
+
+
+@pytest.mark.usefixtures("own_features")
+def test_a_feature_of_ones_own_is_a_value_of_score(tmp_path: Path) -> None:
+    pairs = write(tmp_path / "pairs.tsv", "El agua es azul.\tThe water is blue.", "Mi agua .\tMy dog .")
+    languages = ("--model", "mini", "--source-lang", "spa", "--target-lang", "eng")
+    done = ok(run("score", pairs, *languages, "--plugin", PLUGIN, "--json"))
+    assert [json.loads(line)["glossary"] for line in done.stdout.splitlines()] == [0, 2]
+    fails(run("score", pairs, *languages, "--plugin", PLUGIN), 2, "write JSON")
+    fails(run("mine", pairs, pairs, "--model", "mini", "--plugin", PLUGIN), 1, "without a classifier")
+    few = ("classifier", "train", write(tmp_path / "few.tsv", *demo_pairs(120)), "--model", "mini")
+    fails(run(*few, "--plugin", PLUGIN, "-o", tmp_path / "o.json"), 1, "120 pairs are too few to learn")
+    del FEATURES["glossary"]
+    broken = write(tmp_path / "broken.py", PLUGIN.read_text().replace("return found", "return 1 / 0"))
+    fails(run("score", pairs, *languages, "--plugin", broken, "--json"), 1, "(broken.py, line 24): ")

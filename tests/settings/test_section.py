@@ -55,8 +55,6 @@ def test_keywords_of_python() -> None:
     ):
         with pytest.raises(MexmaError, match=f"`{name}`: "):
             MineSettings.of({name: value})
-    with pytest.raises(MexmaError, match="`auto` has to be looked up"):
-        assert MineSettings(threshold="auto").least
 
 
 def test_a_recipe_has_no_keys_that_only_a_command_has_or_python() -> None:

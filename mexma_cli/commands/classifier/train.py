@@ -40,6 +40,12 @@ log = logging.getLogger(__name__)
     metavar="N",
     help="Size of a neighbourhood, as for `mexma mine`.",
 )
+@click.option(
+    "--plugin",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Python file with features of pairs of your own. It is run: read it first.",
+)
 @json_option
 @written_languages_option
 @encoder_options
@@ -48,6 +54,7 @@ def command(
     bitext: tuple[Path, ...],
     output: Path,
     k: int,
+    plugin: Path | None,
     as_json: bool,
     languages: tuple[str, str],
     encoder: EncoderChoice,
@@ -69,11 +76,14 @@ def command(
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     check_inputs(bitext)
     check_outputs([output], None, "report", bitext)
+    from mexma_cli.classifier.features import load_features
     from mexma_cli.stages.classifier import train_classifier
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.text.writing import prepare_output
 
     prepare_output(output)
+    if plugin is not None:
+        load_features(plugin)
     with ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
         stores = open_bitext(stack, bitext, (), encoder, embedding, languages)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.classifier.features import load_features
 from mexma_cli.classifier.model import (
     Classifier,
     Weights,
@@ -23,6 +25,7 @@ from mexma_cli.mining.lists import Sides
 from mexma_cli.settings.stages import BUNDLED, EncoderChoice, JudgingSettings, MineSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import resident, result_bytes
+from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.amounts import size, size_option
 
@@ -48,6 +51,11 @@ def stated(
         raise MexmaError(
             "a threshold is found between two different texts, not within one",
             "name a threshold: --threshold 1.3 keeps paraphrases",
+        )
+    if settings.plugin is not None and settings.classifier is None:
+        raise MexmaError(
+            "--plugin changes no pair without a classifier that was trained with it",
+            f"`mexma classifier train PAIRS --plugin {settings.plugin} -o own.json` trains one",
         )
     reason = why_margin(settings, encoder, one_text, within)
     if reason is not None:
@@ -138,6 +146,8 @@ def _classifier_for(
     It looks at words where it was trained with the encoder of the stores, for it embeds them; else it is said
     that it does not.
     """
+    if settings.plugin is not None:
+        load_features(settings.plugin)
     weights = bundled() if settings.classifier is None else Weights.read(settings.classifier)
     manifest, embed = stores[0].manifest, None
     if weights.fingerprint == manifest.fingerprint:
@@ -154,4 +164,15 @@ def _classifier_for(
             whose,
         )
     texts = stores[0].sentences, stores[1].sentences
-    return weights.by["words" if embed else "text"], known_of(sides, texts, embed)
+    judge, known = weights.by["words" if embed else "text"], known_of(sides, texts, embed)
+    if judge.own:
+        first, second = (
+            replace(
+                side,
+                texts=KeptTexts(store.sentences(), np.arange(store.rows)).take,
+                language=store.manifest.language,
+            )
+            for side, store in zip(known, stores, strict=True)
+        )
+        known = first, second
+    return judge, known

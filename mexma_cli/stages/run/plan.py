@@ -178,6 +178,7 @@ def _models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
         user: (f"{key}.lid_model", how.lid_model) for user, (key, how) in users.items() if how is not None
     }
     found["mine"] = "mine.classifier", recipe.mine.classifier
+    found["mine/plugin"] = "mine.plugin", recipe.mine.plugin
     return {
         _model(user): (key, path.expanduser().absolute())
         for user, (key, path) in found.items()
@@ -422,7 +423,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
             work="mine",
             settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
             inputs=of_pair() | (documents if recipe.mine.within else {}),
-            model=inputs.get(_model("mine"), {}),
+            model=inputs.get(_model("mine"), {}) | inputs.get(_model("mine/plugin"), {}),
             output=_pairs_folder(recipe, pair),
         )
 
@@ -450,7 +451,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`, but for those of units before it."""
-    return recipe.mine.model_dump(mode="json", exclude={"within", "index", "recall", "classifier"})
+    return recipe.mine.model_dump(mode="json", exclude={"within", "index", "recall", "classifier", "plugin"})
 
 
 def by_probability(recipe: CorpusRecipe) -> bool:

@@ -352,7 +352,8 @@ def mine(task: Task) -> dict[str, Any]:
     languages = settings["languages"][0], settings["languages"][1]
     (name, kind), *others = settings["files"].items()
     outputs = outputs_of(task.output / name, kind, languages)
-    how = MineSettings.model_validate(settings["mine"]).but(classifier=task.model)
+    classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
+    how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
     task.output.mkdir(exist_ok=True)
     neighbours = task.neighbours(how.k)
     if "source_sentences" in task.unit.inputs:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mexma_cli.classifier.doubts import SAMPLE, Doubts, in_words
+from mexma_cli.classifier.features import OfSentences, measured
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, one_field, open_pairs
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
 _BLOCK_BYTES = 16 << 20
+_LINES = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -178,12 +182,17 @@ def scored_lines(
     scores_only: bool = False,
     as_json: bool = False,
     explain: bool = False,
+    own: Mapping[str, OfSentences] = MappingProxyType({}),
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
     is known; the scores alone; or an object with these names.
 
     Args:
         explain: Say why a pair may be no translation, behind the probability.
+        own: Features of the user's own, for objects.
+
+    Raises:
+        MexmaError: One of them fails.
     """
     scores = shortest(scored.scores)
     if scores_only:
@@ -193,11 +202,27 @@ def scored_lines(
     if explain:
         reasons = _usual(source, target, scored)
         more.append(map(in_words, map(reasons.of, source.sentences(), target.sentences())))
+    names = [*ExplainedPair._fields[: 3 + len(more)], *own]
+    more += [shortest(values) for values in _own_values(source, target, own)]
     rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
     if as_json:
-        yield from object_lines(dict(zip(ExplainedPair._fields, row, strict=False)) for row in rows)
+        yield from object_lines(dict(zip(names, row, strict=True)) for row in rows)
     else:
         yield from tsv_lines(rows)
+
+
+def _own_values(
+    source: EmbeddingStore, target: EmbeddingStore, own: Mapping[str, OfSentences]
+) -> list[np.ndarray]:
+    """What features of the user's own say of each line, float32 [lines] each."""
+    languages = source.manifest.language, target.manifest.language
+    found: list[list[np.ndarray]] = [[] for _ in own]
+    both = zip(source.sentences(), target.sentences(), strict=True)
+    while own and (block := list(islice(both, _LINES))):
+        sides = [one for one, _ in block], [other for _, other in block]
+        for values, (name, function) in zip(found, own.items(), strict=True):
+            values.append(measured(name, function, *sides, languages))
+    return [np.concatenate(values) for values in found]
 
 
 def _usual(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> Doubts:
