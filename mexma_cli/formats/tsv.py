@@ -221,10 +221,13 @@ def _delimiter(line: str, name: str) -> str | None:
         return "\t" if named else None
     csv.field_size_limit(LINE_LIMIT)
     for delimiter in (",", ";"):
-        fields = next(csv.reader([line], delimiter=delimiter), [])
+        try:
+            fields = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:  # line ends of two kinds
+            continue
         if len(fields) > 1 and (named or columns_of(fields) or _ALL_QUOTED.match(line)):
             return delimiter
-    return "," if named and line.startswith('"') else None
+    return "," if named and (line.startswith('"') or "\r" in line) else None
 
 
 def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[Record]:
@@ -241,6 +244,8 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
                 if columns:
                     yield from text.no_pair(HEADER)
                     continue
+                if len(row) < 2:
+                    raise MexmaError(f"{text.where}, line {rows.line_num}: one field, and a pair has two")
                 scored = len(row) > 2 and _number(row[0]) is not None
                 if len(row) > 2 + scored and not text.each_line:
                     raise MexmaError(

@@ -203,9 +203,11 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
     for text, message in (
         ("a,b\nc\n", "line 2: 1 field, expected 2 as in line 1"),
         ("a,b,c\n", "line 1: 3 fields, and no names of them"),
+        ('"a"\n"b"\n', "line 1: one field, and a pair has two"),
+        ("a,b\rc\nd,e\n", "line 1: not CSV: new-line character"),
         ('a,b\n"c' + "x" * 1000 + ("\n" + "x" * 1000) * 1100, "not CSV: field larger"),
     ):
-        path.write_text(text)
+        path.write_bytes(text.encode())
         with pytest.raises(MexmaError, match=message):
             list(open_pairs(path).pairs)
 
