@@ -185,9 +185,12 @@ class Weights:
                 mean, scale, coefficient = (
                     tuple(float(row[key]) for row in rows) for key in ("mean", "scale", "coefficient")
                 )
-                found[needs] = Classifier(names, mean, scale, coefficient, float(one["intercept"]))
+                intercept = float(one["intercept"])
+                if not np.isfinite([*mean, *scale, *coefficient, intercept]).all() or 0 in scale:
+                    raise ValueError(f"a number of {needs!r} is none, or a scale is 0")
+                found[needs] = Classifier(names, mean, scale, coefficient, intercept)
             text = found["text"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise MexmaError(
                 f"{path} is no file of a classifier's weights: {error}",
                 "`mexma classifier train` writes them",

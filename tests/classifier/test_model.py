@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -124,6 +125,16 @@ def test_weights_are_written_and_read(tmp_path: Path) -> None:
 )
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "w.json").write_text(content)
+    with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
+        Weights.read(tmp_path / "w.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("scale", "0"), ("coefficient", "NaN"), ("intercept", "9" * 400), ("dim", "1e999")]
+)
+def test_numbers_that_are_none_are_refused(tmp_path: Path, key: str, value: str) -> None:
+    text = model.WEIGHTS.read_text(encoding="utf-8")
+    (tmp_path / "w.json").write_text(re.sub(rf'"{key}": [-.0-9]+', f'"{key}": {value}', text))
     with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
         Weights.read(tmp_path / "w.json")
 
