@@ -14,7 +14,7 @@ _LEAST = 1e-4  # share, and one less the highest
 
 
 def shift_of(blocks: Iterable[np.ndarray]) -> float:
-    """What the logits of some pairs gain so that their mean probability is the share that it implies.
+    """The shift of the logits of some pairs so that their mean probability is the share that it implies.
 
     The share of translations among the pairs is found by expectation and maximisation (Saerens, Latinne and
     Decaestecker 2002, "Adjusting the outputs of a classifier to new a priori probabilities").

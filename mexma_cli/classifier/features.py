@@ -119,7 +119,7 @@ def load_features(path: Path) -> dict[str, OfSentences]:
 def measured(
     name: str, function: OfSentences, sources: list[str], targets: list[str], languages: tuple[str, str]
 ) -> np.ndarray:
-    """What a feature of one's own says of N pairs, float32 [N].
+    """The values of a feature of one's own for N pairs, float32 [N].
 
     Raises:
         MexmaError: It fails, or gives something else than N numbers.
@@ -149,7 +149,7 @@ class Level:
 
 
 Spread = dict[str, Level]
-"""What the measures of two texts are compared with, by feature."""
+"""The levels that measures of two texts are compared with, by feature."""
 
 
 def spread_of(
@@ -157,7 +157,7 @@ def spread_of(
     names: tuple[str, ...],
     probability: Callable[[Pairs, Spread], np.ndarray] | None = None,
 ) -> Spread:
-    """What features are compared with in two texts.
+    """The levels that features are compared with in two texts.
 
     Args:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.

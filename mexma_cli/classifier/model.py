@@ -23,7 +23,7 @@ from mexma_cli.mining.match import match, taken_of
 from mexma_cli.store.spool import Spool, parts
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-"""Those that come with the package: one classifier for each of `Needs`."""
+"""The weights that come with the package: one classifier for each of `Needs`."""
 _AT_ONCE = 1 << 15
 _IMPOSSIBLE = 0.002
 """Below this probability without words, a pair's words do not make it a translation; four fifths of all
@@ -226,5 +226,5 @@ class Weights:
 
 @cache
 def bundled() -> Weights:
-    """Those that come with the package."""
+    """The weights that come with the package."""
     return Weights.read()

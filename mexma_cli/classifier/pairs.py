@@ -18,12 +18,12 @@ from mexma_cli.mining.margin import margin
 from mexma_cli.mining.match import rank_of
 
 Texts = tuple[Callable[[], Iterable[str]], Callable[[], Iterable[str]]]
-"""Of source and target, what gives the sentences of all rows; it is called twice at most."""
+"""Functions that give the sentences of all rows of source and target; each is called twice at most."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is known of the rows of one text.
+    """The rows of one text, with what is known of them.
 
     Attributes:
         lists: Their neighbours.
@@ -102,14 +102,14 @@ class Pairs:
 
     @cached_property
     def ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the target among the source's neighbours, and the other way round: 1 is the nearest, 0 none."""
+        """Ranks of the target among the source's neighbours, and vice versa: 1 is the nearest, 0 none."""
         own, other = self.sides
         source, target = self.candidates.source, self.candidates.target
         return rank_of(own.lists.at(source)[1], target), rank_of(other.lists.at(target)[1], source)
 
     @property
     def sentences(self) -> tuple[Sentences, Sentences]:
-        """Of both sides, which must be known."""
+        """The sentences of both sides, which must be known."""
         own, other = self.sides[0].sentences, self.sides[1].sentences
         assert own is not None and other is not None
         return own, other
@@ -149,7 +149,7 @@ class Pairs:
 
     @cached_property
     def unexplained(self) -> np.ndarray:
-        """As `words.unexplained`, float32 [N, 4]."""
+        """The shares of `words.unexplained`, float32 [N, 4]."""
         own, other = self.sides[0].words, self.sides[1].words
         assert own is not None and other is not None
         return unexplained(own, other, self.candidates.source, self.candidates.target)

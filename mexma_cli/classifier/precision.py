@@ -95,11 +95,11 @@ class PairPrecision:
         self.right = self._counts @ self._share.mean(axis=0)
 
     def labelled(self, places: np.ndarray, right: np.ndarray) -> PairPrecision:
-        """The same pairs with what a person says of some, int and bool [m]."""
+        """These pairs with the labels that a person gives to some, int and bool [m]."""
         return PairPrecision(self.scores, self._probabilities, (places, right))
 
     def cut(self, place: int) -> EstimatedCut:
-        """What one of the thresholds gives."""
+        """Precision, recall and count at one of the thresholds."""
         counts = self._counts[place]
         count = int(self.count[place])
         spread = np.sqrt((self._share * (1 - self._share)) @ counts)

@@ -1,4 +1,4 @@
-"""What features need of a sentence, found once for all pairs that it is in."""
+"""Facts about sentences that features need, found once for all pairs that a sentence is in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DIGITS = 18  # of a number that are compared, the last ones
 
 @dataclass(frozen=True)
 class Sentences:
-    """What N sentences look like.
+    """The looks of N sentences.
 
     Attributes:
         lengths: float32 [N], in characters.

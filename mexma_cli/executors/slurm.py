@@ -79,7 +79,7 @@ class SlurmExecutor:
         self._new.append(todo)
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """What has ended; looks once a second, and asks Slurm now and then what is gone."""
+        """The units that have ended; looks once a second, and asks Slurm now and then what is gone."""
         self._submit()
         until = time.monotonic() + seconds
         while not (found := self._found()) and time.monotonic() < until:

@@ -51,7 +51,7 @@ class DirectionReport:
     recall: float
     """The fraction of the true k neighbours that were found, over the sample."""
     recall_first: float
-    """The same for the nearest neighbour alone."""
+    """The fraction of the nearest neighbours that were found."""
     sample: int
     """Rows drawn at random."""
 
@@ -71,7 +71,7 @@ class ApproximateNeighbours:
 
     @property
     def recall_first(self) -> float:
-        """The same for the nearest neighbour alone."""
+        """The fraction of the nearest neighbours that were found."""
         return (self.forward.recall_first + self.backward.recall_first) / 2
 
     @property

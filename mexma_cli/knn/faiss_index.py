@@ -46,7 +46,7 @@ hits as wanted are scored again. Up to 10,000 rows, the rows themselves (Flat) a
 """
 
 SEED = 42
-"""Of the samples and of the training."""
+"""Seed of the samples and of the training."""
 EXACT_PAIRS = 300_000**2
 """Rows of one side times rows of the other up to which `auto` is the exact search: with 256
 dimensions it takes no longer (at 500,000 a side it takes 1.4 times as long as finding 96 % does)."""
@@ -213,7 +213,7 @@ class _Queries:
         return _Queries(self.vectors[which], self.lists[which], self.nearness[which])
 
     def search(self, part: faiss.Index, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """What faiss answers: scores and places, [n, count] both."""
+        """The answer of faiss: scores and places, [n, count] both."""
         if self.lists is None:
             found: tuple[np.ndarray, np.ndarray] = part.search(self.vectors, count)
         else:
@@ -432,7 +432,7 @@ def read_index(path: Path, checksum: str | None = None) -> faiss.Index:
 
 
 def _on_gpu(index: faiss.Index) -> faiss.Index:
-    """The same index on a GPU where faiss has one and such an index for it; otherwise as it is."""
+    """An index moved to a GPU, where faiss has one and such an index for it; otherwise as it is."""
     device = pick_device("auto")
     if device.type == "cpu":
         return index

@@ -23,7 +23,7 @@ ROWS = 1 << 16
 CHUNK = 1 << 28
 """Bytes in which rows are looked up and scored at a time, where the memory has no limit."""
 BLOCK_BYTES = 1 << 22
-"""Of the other side's vectors in memory, while cosines with them are computed: so few that they are in the
+"""Bytes of the other side's vectors while cosines with them are computed: so few that they are in the
 processor's cache."""
 _AT_ONCE = 1024  # rows are looked up in multiples of it
 _PROBE_BYTES = 12  # a list and how near it is
@@ -126,7 +126,7 @@ def pairs_of(direction: Direction, hits: int, k: int) -> np.ndarray:
 
 
 def in_tile(pairs: np.ndarray, span: Span) -> np.ndarray:
-    """Those of `pairs_of` whose row of the other side is in a span."""
+    """The pairs of `pairs_of` whose row of the other side is in a span."""
     low, high = np.searchsorted(pairs, [span.start << 32, span.stop << 32])
     return pairs[low:high]
 

@@ -39,7 +39,7 @@ class Journal(Protocol):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was noted by this run or an earlier one."""
+        """The facts that this run or an earlier one has noted."""
         ...
 
     def note(self, began: float | None = None, **facts: Any) -> None:

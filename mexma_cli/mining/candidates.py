@@ -32,15 +32,15 @@ class Candidates:
         return len(self.scores)
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
-        """Those at some places (int), or where a mask (bool [n]) says so."""
+        """The candidates at some places (int), or where a mask (bool [n]) says so."""
         return Candidates(*(getattr(self, name)[chosen] for name in PAIR.names or ()), below=self.below)
 
     def turned(self) -> Candidates:
-        """The same pairs with source and target exchanged."""
+        """The pairs with source and target exchanged."""
         return replace(self, source=self.target, target=self.source)
 
     def mapped(self, rows: tuple[np.ndarray, np.ndarray]) -> Candidates:
-        """The same pairs, of other rows that stand for theirs: int64 [N] and [M]."""
+        """The pairs of other rows that stand for theirs: int64 [N] and [M]."""
         return replace(self, source=rows[0][self.source], target=rows[1][self.target])
 
     def cut(self, retrieval: str, threshold: float | None) -> Candidates:
@@ -55,7 +55,7 @@ class Candidates:
         return bisect_left(range(len(self)), True, key=lambda place: float(self.scores[place]) <= threshold)
 
     def above(self, threshold: float) -> Candidates:
-        """Those whose score is greater than the threshold."""
+        """The candidates whose score is greater than the threshold."""
         found = self.take(self.scores.astype(np.float64) > threshold)
         return replace(found, below=self.below + len(self) - len(found))
 

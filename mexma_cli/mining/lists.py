@@ -29,7 +29,7 @@ class Lists(Protocol):
 
 
 Sides = tuple[Lists, Lists]
-"""Of the rows of source and of target."""
+"""The lists of the rows of source and of target."""
 
 
 @dataclass(frozen=True)

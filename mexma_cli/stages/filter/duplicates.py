@@ -43,7 +43,7 @@ HASHES: dict[str, Callable[[str, str], int]] = {
 
 
 def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator[Judged]:
-    """The same batches, after the last one has come, with the pairs marked that came before.
+    """Batches with the pairs marked that came before, after the last batch has come.
 
     Of equal pairs that break no other rule the first one is kept. A rule sees what the one before it left.
 

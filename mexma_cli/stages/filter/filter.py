@@ -43,7 +43,7 @@ Batch = tuple[list[str | Pair], Columns]
 
 @dataclass(frozen=True)
 class FilterJob:
-    """What is filtered, and where to.
+    """A job of filtering: inputs, settings and outputs.
 
     Attributes:
         inputs: A file of pairs, or two of lines.
@@ -147,7 +147,7 @@ def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Seque
 
 
 def _foreign(model: Identifier, language: str) -> Foreign | None:
-    """What tells sentences of other languages; short ones are believed to be what they should be."""
+    """The test for sentences of other languages; short ones are believed to be what they should be."""
     if language == UNSTATED:
         return None
     try:
@@ -270,7 +270,7 @@ def _codes(columns: Columns) -> np.ndarray:
 def _kept(
     batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None
 ) -> Iterator[list[str | Pair]]:
-    """What is kept of each batch; the rest goes to `rejects`, and all is counted."""
+    """The pairs that are kept of each batch; the rest goes to `rejects`, and all is counted."""
     dropped: Counter[int] = Counter()
     for records, _, _, codes in batches:
         if rejects is not None:

@@ -91,7 +91,7 @@ def estimate(
 
 
 def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
-    """Of the indexes over both sides, which are kept until the output is written; none if it is exact."""
+    """Bytes of the indexes of both sides, which are kept until the output is written; none if it is exact."""
     if not has_index(n, m, index):
         return 0
     from mexma_cli.knn import faiss_index

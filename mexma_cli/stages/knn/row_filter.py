@@ -86,7 +86,7 @@ class RowsInDocuments(NamedTuple):
 
 
 def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.ndarray) -> RowsInDocuments:
-    """As `filter_rows`, but a line counts once in each document that it is in.
+    """Filter rows as `filter_rows` does, but count a line once in each document that it is in.
 
     Args:
         documents: int [rows], the document of every line.
@@ -108,7 +108,7 @@ def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.n
 
 
 def twins(store: EmbeddingStore) -> np.ndarray:
-    """As `RowsInDocuments.twin`, memory-mapped; -1 for empty lines.
+    """The rows of `RowsInDocuments.twin`, memory-mapped; -1 for empty lines.
 
     Raises:
         MexmaError: As `filter_rows`.

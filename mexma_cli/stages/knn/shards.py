@@ -137,7 +137,7 @@ def write_scored_tile(
     k: int,
     output: Path,
 ) -> None:
-    """As `tiles.write_tile`, of the pairs that were found for the rows of both sides."""
+    """Write the tile of the pairs that were found for the rows of both sides (`tiles.write_tile`)."""
     keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
     pairs = np.load(found[0]), np.load(found[1])
     lists = score_tile(stores, keep, spans, pairs, k)

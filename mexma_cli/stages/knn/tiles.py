@@ -52,7 +52,7 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
 
 
 def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
-    """What `write_rows` kept of some rows of a store: bool [rows of the span].
+    """Which rows of a span of a store `write_rows` kept: bool [rows of the span].
 
     Raises:
         MexmaError: It is damaged.
@@ -149,7 +149,7 @@ class MergedLists:
         return sum(self.rows)
 
     def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `block`, of some rows, int64 [n]; quick where they are near one another."""
+        """The cosines and rows of `block` for some rows, int64 [n]; quick where they are near one another."""
         distinct, places = np.unique(rows, return_inverse=True)
         parts = [self.block(0, 0)]
         for near in np.split(distinct, np.flatnonzero(np.diff(distinct) > _NEAR) + 1):
@@ -160,7 +160,7 @@ class MergedLists:
         return cosines[places], ids[places]
 
     def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
+        """For rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
         `knn.exact.Neighbours` has them.
 
         Raises:

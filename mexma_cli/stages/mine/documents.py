@@ -103,7 +103,7 @@ class RowsByDocument:
         self._starts = np.searchsorted(documents[self._rows], np.arange(count + 1))
 
     def rows(self, document: int) -> np.ndarray:
-        """Those of a document, int64, ascending."""
+        """The rows of a document, int64, ascending."""
         return self._rows[self._starts[document] : self._starts[document + 1]]
 
 

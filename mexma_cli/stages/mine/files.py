@@ -99,7 +99,7 @@ def mine_files(
 
 
 def language_of(path: Path, code: str) -> str:
-    """What an input is in, a FLORES-200 code: by its store's manifest or, where that is silent, by the user.
+    """The language of an input, a FLORES-200 code: that of its store's manifest, else the user's.
 
     Raises:
         MexmaError: The store is in another language, or the code is unknown.
@@ -108,7 +108,7 @@ def language_of(path: Path, code: str) -> str:
 
 
 def agreed_language(path: Path, store: Path | None, code: str) -> str:
-    """As `language_of`, for an input whose sentences are in a store, or a text (None)."""
+    """The language (`language_of`) of an input whose sentences are in a store, or a text (None)."""
     given = resolve(code)
     said = EmbeddingStore.open(store).manifest.language if store else UNSTATED
     if said == UNSTATED:

@@ -44,7 +44,7 @@ def known_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -
 
 @dataclass(frozen=True)
 class Beside:
-    """Of n pairs, for one side: the sentences, and ranks int64 [n] and means float32 [n] as `Known` has them,
+    """One side of n pairs: the sentences, and ranks int64 [n] and means float32 [n] as `Known` has them,
     0 where they were not asked for."""
 
     sentences: list[str]
@@ -71,7 +71,7 @@ class PairTexts:
         return cls((sides[0], sides[1]))
 
     def of(self, part: slice | np.ndarray) -> tuple[Beside, Beside]:
-        """What belongs to the pairs at some places, int64 [n], or from one place up to another."""
+        """Both sides of the pairs at some places, int64 [n], or from one place up to another."""
         if self.places is not None:
             part = np.array(self.places[part])
         elif isinstance(part, slice):
@@ -120,7 +120,7 @@ class JoinedSide:
                 file.flush()
 
     def take(self, places: np.ndarray) -> Beside:
-        """Of the pairs at some places, int64 [n]; quick where they are in order."""
+        """One side of the pairs at some places, int64 [n]; quick where they are in order."""
         texts: list[str] = [""] * len(places)
         rank, mean = np.zeros(len(places), np.int64), np.zeros(len(places), np.float32)
         numbers = places // self._step

@@ -106,7 +106,7 @@ def why_margin(
 
 
 def encoder_of(paths: Sequence[Path], choice: EncoderChoice) -> str:
-    """What the encoder of some inputs is called: that of the first store, or that for texts.
+    """The name of the encoder of some inputs: that of the first store, or that for texts.
 
     Raises:
         MexmaError: A store that cannot be opened.

@@ -1,4 +1,4 @@
-"""What a run of mining reads and writes, and its report: what was left out and why, and what it took."""
+"""The job of a run of mining, and its report: what was left out and why, and what it took."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True)
 class MiningJob:
-    """What is mined, how, and where to.
+    """A job of mining: inputs, settings and outputs.
 
     Attributes:
         paths: Source and target, stores or texts; twice the same for the pairs within one text.
@@ -58,7 +58,7 @@ class MiningJob:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What messages call source and target."""
+        """The names of source and target in messages."""
         return label_of(self.paths[0]), label_of(self.paths[1])
 
 
@@ -114,13 +114,13 @@ def _settings(job: MiningJob) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of what a result depends on."""
+    """The versions of the libraries that a result depends on."""
     others = {name: version(name) for name in ("numpy", "torch")}
     return {"mexma": __version__, "python": python_version(), **others}
 
 
 def quantiles(scores: np.ndarray) -> dict[str, float]:
-    """Of scores [n], by the share that is below; nothing for no scores."""
+    """Quantiles of scores [n], by the share that is below; nothing for no scores."""
     return {f"{share:g}": float(np.quantile(scores, share)) for share in QUANTILES if len(scores)}
 
 

@@ -41,7 +41,7 @@ class StoredThreshold(Frozen):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it is for, whichever of the languages is the source."""
+        """Languages and settings that the threshold is for, whichever of the languages is the source."""
         return frozenset((self.source, self.target)), self.fingerprint, self.score, self.k, self.margin
 
 

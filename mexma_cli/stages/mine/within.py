@@ -45,7 +45,7 @@ def match_within(
     retrieval: str,
     threshold: float | None,
 ) -> Within:
-    """As `mine` with `DocumentPairs` of equal ids, to the same bytes, but for retrieval `all`.
+    """Mine as `mine` does with `DocumentPairs` of equal ids, to the same bytes, but for retrieval `all`.
 
     Takes the memory of `bytes_within`, or of the largest two documents of an id, and in temporary files about
     100 bytes a row.

@@ -76,7 +76,7 @@ def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
 
 
 def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], k: int) -> list[Kind]:
-    """What finds pairs with the indexes of both languages; before that, a unit finds the effort."""
+    """The kinds of units that search with the indexes of both languages, after one that finds the effort."""
     from mexma_cli.knn.index_search import MEASURED_ON, TUNED_ON
 
     name = "-".join(pair)

@@ -28,9 +28,9 @@ STAGES = ("split", "embed", "knn", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 
 _ENCODER = "/encoder"
-"""What its files are called among the inputs; a language is named before the slash of others."""
+"""How names of its files begin among the inputs; a language is named before the slash of others."""
 Inputs = dict[str, dict[str, str]]
-"""What inputs are called -> files -> their checksums."""
+"""Names of inputs -> files -> their checksums."""
 
 
 class Cut(NamedTuple):
@@ -387,7 +387,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
         return scored(found, row, column) if indexed else found
 
     def neighbours(side: int, place: int) -> Unit:
-        """Of a span of a side, from all tiles that it is in."""
+        """The unit that merges the neighbours of a span of a side, from all tiles that it is in."""
         direction = ("forward", "backward")[side]
         tiles = {}
         for other in range(len(spans[1 - side])):
@@ -406,7 +406,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
         )
 
     def of_pair() -> dict[str, str]:
-        """What mining needs."""
+        """The units that mining needs."""
         found = [
             f"{name}/neighbours/{direction}-{place:05d}"
             for direction, side in zip(("forward", "backward"), spans, strict=True)
@@ -462,7 +462,7 @@ def by_probability(recipe: CorpusRecipe) -> bool:
 
 
 def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:
-    """What the sentence pairs are written to, and how.
+    """Where and how the sentence pairs are written.
 
     Args:
         first: They were just mined or aligned: if they are to be filtered, with all that is known of them.

@@ -47,12 +47,12 @@ _COPY = 16 << 20  # bytes of a file that are in memory
 _RANGE = 64 << 20  # bytes of a copy after which it is noted how far it is
 _HADOOP = "install Java and Hadoop, and set JAVA_HOME, HADOOP_HOME and CLASSPATH"
 _OF_A_FILE = ("size", "mtime", "modify", "ETag", "Last-Modified")
-"""What file systems say of a file's content, for those that know more than its size. fsspec's own key is also
+"""Keys by which file systems describe a file's content. fsspec's own key is also
 of the last access with SFTP, and never changes with HTTP."""
 
 
 _NAMES = re.compile(rf"{BITEXT}/[^/]+/[^/]+|{re.escape(PAGE)}|{re.escape(FILE)}", re.DOTALL)
-"""Of all that runs send."""
+"""The names of all files that runs send."""
 _IN_WORK = f"{MANIFEST}.partial"
 
 
@@ -169,7 +169,7 @@ def check_copies(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def _state(system: Any, path: str) -> dict[str, Any]:
-    """What is another one where a file has changed."""
+    """The facts about a file that differ once it has changed."""
     info = system.info(path)
     found = {key: str(info[key]) for key in _OF_A_FILE if info.get(key) is not None}
     return found if len(found) > 1 else {**found, "key": system.ukey(path)}
@@ -254,7 +254,7 @@ class _Begun:
 
     @property
     def checksum(self) -> str:
-        """Of what there is."""
+        """Checksum of the content that is there."""
         return self._digest.hexdigest()
 
     def add(self, block: bytes, file: IO[bytes]) -> None:
@@ -400,7 +400,7 @@ def _sent(system: Any, place: str, url: str, names: Collection[str]) -> tuple[di
 
 
 def _listed(system: Any, manifest: str, url: str) -> dict[str, str]:
-    """What a manifest that `send` wrote lists; nothing where there is none."""
+    """The files and checksums in a manifest that `send` wrote; nothing where there is none."""
     if not system.exists(manifest):
         return {}
     try:

@@ -143,7 +143,7 @@ def _says(path: Path, recipe: CorpusRecipe) -> bool:
 
 
 def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str]]:
-    """What a run is done for, by its path in the run's folder, and with its checksum."""
+    """The results of a run, by their paths in the run's folder, with their checksums."""
     records = [folder.record(unit.name) for unit in progress.units.values() if unit.is_result]
     sums = {name: checksum for record in records if record for name, checksum in record.files.items()}
     sums |= {name: checksum_file(path) for name in (PAGE, FILE) if (path := folder.path / name).is_file()}
@@ -181,7 +181,7 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
-    """What a run has written of itself, and whether it goes on: its `state` is running, finished, stopped, or
+    """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
     unknown, where it has not finished and the file system has no locks that would tell.
 
     Raises:

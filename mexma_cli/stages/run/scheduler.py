@@ -45,7 +45,7 @@ class Executor(Protocol):
         ...
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """What has ended since the last call; waits so long for something to end."""
+        """The units that have ended since the last call; waits so long for something to end."""
         ...
 
     def stop(self) -> None:
@@ -55,7 +55,7 @@ class Executor(Protocol):
 
 @dataclass
 class Progress:
-    """What a run has done, does and has failed to do.
+    """The units that a run has done, does and has failed to do.
 
     Attributes:
         units: All that are known yet, by name, each after its inputs.

@@ -64,7 +64,7 @@ BITEXT = "bitext"
 REJECTS = "rejects.tsv.zst"
 """There, what the filter drops."""
 ANEW = "remove it, and run again: it is made anew"
-"""What to do about a damaged output."""
+"""Advice about a damaged output."""
 
 
 def _inside(name: str) -> str:
@@ -78,7 +78,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class Unit(Frozen):
-    """What is to be done; a file in the run's folder tells it to a worker.
+    """A unit of work to be done; a file in the run's folder tells it to a worker.
 
     Attributes:
         name: `fra_Latn/embed/00003`.
@@ -118,7 +118,7 @@ class Unit(Frozen):
 
     @property
     def needs(self) -> dict[str, str]:
-        """What comes before it: `inputs` and `parts`."""
+        """The outputs that it needs: `inputs` and `parts`."""
         return self.inputs | self.parts
 
 
@@ -158,7 +158,7 @@ def one(unit: Unit, rows: int) -> Kind:
 
 
 class Record(Sealed):
-    """What is known of a unit that is done."""
+    """The record of a unit that is done."""
 
     SEAL = "seal"
     format_version: int = FORMAT_VERSION
@@ -166,13 +166,13 @@ class Record(Sealed):
     """See `RunFolder.key`; empty while the output takes its place, where the one before may be, too."""
     output: Inside
     files: dict[Inside, str] = Field(default_factory=dict)
-    """Those of the output, with their checksums."""
+    """The files of the output, with their checksums."""
     left: dict[Inside, str] = Field(default_factory=dict)
     """Files of sentence pairs beside them, which an earlier run has written in other formats."""
     checksum: str
-    """Of the output's content."""
+    """Checksum of the output's content."""
     facts: dict[str, Any]
-    """What later units, and the report, want to know of it; the same for equal inputs."""
+    """Facts for later units and for the report; equal inputs give equal ones."""
     seconds: float
     """That it took."""
     processor_seconds: float = 0.0
@@ -304,7 +304,7 @@ class RunFolder:
         return path
 
     def owned(self, unit: Unit, whole: bool = False) -> dict[str, str]:
-        """What the run has made where a unit's output goes: files and checksums, as its records list them.
+        """Files and checksums that the run has made where a unit's output goes, as its records list them.
 
         Args:
             whole: Read these files, and those that the unit has made in another place.
@@ -329,7 +329,7 @@ class RunFolder:
         return listed
 
     def _there(self, unit: Unit) -> set[str]:
-        """What is where a unit's output goes, but for workplaces."""
+        """The names that are there where a unit's output goes, but for workplaces."""
         output = self.path / unit.output
         if not output.is_dir():
             return {unit.output} if os.path.lexists(output) else set()

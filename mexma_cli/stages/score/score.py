@@ -214,7 +214,7 @@ def scored_lines(
 def _own_values(
     source: EmbeddingStore, target: EmbeddingStore, own: Mapping[str, OfSentences]
 ) -> list[np.ndarray]:
-    """What features of the user's own say of each line, float32 [lines] each."""
+    """The values of the user's own features, float32 [lines] each."""
     languages = source.manifest.language, target.manifest.language
     found: list[list[np.ndarray]] = [[] for _ in own]
     both = zip(source.sentences(), target.sentences(), strict=True)
@@ -226,7 +226,7 @@ def _own_values(
 
 
 def _usual(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> Doubts:
-    """What the most probable pairs have in common."""
+    """Doubts that compare pairs with what the most probable ones have in common."""
     found = scored.scores if scored.probabilities is None else scored.probabilities
     best = np.sort(np.argsort(np.where(np.isnan(found), np.inf, -found), kind="stable")[:SAMPLE])
     sides = [KeptTexts(store.sentences(), best).take(best) for store in (source, target)]

@@ -33,17 +33,17 @@ class TuningFiles:
 
     @property
     def inputs(self) -> list[Path]:
-        """Those that are read."""
+        """The files that are read."""
         every = (self.candidates, self.gold, self.source_ids, self.target_ids)
         return [path for path in every if path is not None]
 
     def of(self, language: str) -> TuningFiles:
-        """Those of one language, whose code, as the user wrote it, stands for `{lang}`."""
+        """The files of one language, whose code, as the user wrote it, stands for `{lang}`."""
         paths = (getattr(self, field.name) for field in fields(self))
         return TuningFiles(*(path and Path(str(path).replace("{lang}", language)) for path in paths))
 
     def of_all(self, languages: Sequence[str]) -> dict[str, TuningFiles]:
-        """Those of every language.
+        """The files of every language.
 
         Raises:
             MexmaError: An unknown language or one given twice, or a file that is missing for one of them.

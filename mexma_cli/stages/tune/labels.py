@@ -1,4 +1,4 @@
-"""What a person says of some pairs, kept in a file as it is said."""
+"""Labels that a person gives to some pairs, kept in a file at once."""
 
 from __future__ import annotations
 
