@@ -190,7 +190,7 @@ class _Code:
         return self.context.cast(self.builder, self.given[argument], self.kinds[argument], types.intp)
 
     def numbers(self, argument: int) -> list[Any]:
-        """Those of a tuple of int64."""
+        """The numbers of a tuple of int64."""
         return cgutils.unpack_tuple(self.builder, self.given[argument])  # type: ignore[no-any-return]
 
     def at(self, argument: int, row: Any, column: Any, kind: Any = _FLOATS) -> Any:

@@ -1,4 +1,4 @@
-"""What units of work cost: a + b rows + c cells of each kind, measured once, scaled by what was done here."""
+"""Costs of units of work: a + b rows + c cells of each kind, measured once, scaled by what was done here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SORTED, _SORTING = 1 << 18, 0.0055  # numbers, and the seconds that sorting the
 
 
 class Cost(NamedTuple):
-    """Of one kind of work, in seconds of the processor, of all threads together.
+    """Costs of one kind of work, in seconds of the processor, of all threads together.
 
     Attributes:
         start: Once in every process, to load what the work needs.
@@ -88,14 +88,14 @@ COSTS = {
 
 
 class Costs(Frozen):
-    """What `calibrate` has measured: kind of work -> how many times as long as `COSTS` say it takes here."""
+    """Measurements of `calibrate`: kind of work -> how many times as long as `COSTS` say it takes here."""
 
     format_version: int = VERSION
     factors: dict[str, float]
 
 
 def known_costs(run: Path, kinds: Iterable[Kind], dim: int) -> tuple[dict[str, Cost], set[str]]:
-    """What each kind of work costs on this machine, as busy as it is now, and the kinds that were done on it.
+    """Costs of each kind of work on this machine, as busy as it is now, and the kinds that were done on it.
 
     What a calibration has kept in the run's folder comes first, then what this run's own units took.
 

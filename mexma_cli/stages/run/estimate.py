@@ -1,4 +1,4 @@
-"""What a run will take: units that are to be done, disk, memory and time, before anything is done."""
+"""Forecast of a run: units that are to be done, disk, memory and time, before anything is done."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _imagined(recipe: CorpusRecipe, inputs: Inputs, texts: Mapping[str, _Text]) 
 def _costs(
     recipe: CorpusRecipe, inputs: Inputs, texts: Mapping[str, _Text], encoder: SentenceEncoder
 ) -> dict[str, Cost]:
-    """What each kind of work costs. What depends on the encoder, and on the product of the exact search, is
+    """Costs of each kind of work. What depends on the encoder, and on the product of the exact search, is
     measured unless it is known already."""
     planned = plan(recipe, inputs, partial(cut_of, RunFolder(Path(recipe.run)).record))
     costs, known = known_costs(Path(recipe.run), planned, encoder.dim)

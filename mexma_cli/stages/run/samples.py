@@ -1,4 +1,4 @@
-"""What a report shows of mined or aligned pairs: how their scores are spread, and some pairs of each band."""
+"""Samples of mined or aligned pairs for a report: how their scores are spread, and some pairs of each band."""
 
 from __future__ import annotations
 

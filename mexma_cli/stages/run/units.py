@@ -414,7 +414,7 @@ class RunFolder:
                     clear(Path(final))
 
     def _place(self, unit: Unit) -> Path:
-        """What the workplace of a unit is that of; the stage has one of its own in it."""
+        """The path whose workplace is that of a unit; the stage has one of its own in it."""
         output = behind_link(self.path / unit.output)
         return output.with_name(f"{output.name}.unit")
 

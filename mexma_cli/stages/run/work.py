@@ -1,4 +1,4 @@
-"""What units of work do: functions by name, each from inputs on disk to one output on disk."""
+"""The work of units: functions by name, each from inputs on disk to one output on disk."""
 
 from __future__ import annotations
 
