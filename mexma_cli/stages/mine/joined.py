@@ -31,7 +31,7 @@ the neighbours of the former (1 = nearest, 0 = not among them) and the mean cosi
 
 
 def known_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -> Known:
-    """Ranks and means of pairs, from lists of neighbours; with `twins` those of the rows that stand for theirs."""
+    """Ranks and means of pairs from neighbours; with `twins` those of the rows that stand for theirs."""
 
     def look_up(rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if twins is not None:

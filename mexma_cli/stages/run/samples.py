@@ -1,4 +1,4 @@
-"""Samples of mined or aligned pairs for a report: how their scores are spread, and some pairs of each band."""
+"""Samples of mined or aligned pairs for a report: how their scores are spread, and pairs of each band."""
 
 from __future__ import annotations
 
