@@ -275,7 +275,7 @@ class NgramEmbeddings:
         self._kept, found = kept, [kept[word] for word in words]
         width = self.vectors.shape[1]
         none = bytes(4 * width)
-        rows = np.frombuffer(b"".join([row or none for row in found]), np.float32)
+        rows = np.frombuffer(bytearray().join([row or none for row in found]), np.float32)
         return rows.reshape(-1, width), np.array(list(map(bool, found)), bool)
 
     def _embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
