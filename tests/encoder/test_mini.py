@@ -5,9 +5,16 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import Unigram
+from tokenizers.normalizers import Normalizer, Prepend, Replace
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import folder
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.files import read_manifest
 from tests.examples import demo_pairs
@@ -64,3 +71,23 @@ def test_its_tokens_are_those_of_whole_texts() -> None:
     tokenizer = SentenceEncoder.load("mini", "cpu").fast_tokenizer
     whole = [encoding.ids for encoding in tokenizer.backend.encode_batch(texts)]
     assert [ids.tolist() for ids in tokenizer.encode(texts)] == whole
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Replace("a b", "c"),
+        Replace(Regex(r"\s+"), "_"),
+        Replace(Regex("a.*b"), ""),
+        Prepend("c"),
+        normalizers.Sequence([Replace(Regex(r"\s+"), "_")]),
+    ],
+    ids=str,
+)
+def test_words_are_not_taken_alone_where_they_are_changed_together(step: Normalizer) -> None:
+    backend = Tokenizer(Unigram([(piece, -1.0) for piece in ["<s>", "a", "b", "c", "_", "▁"]], 0, False))
+    backend.normalizer, backend.pre_tokenizer = step, pre_tokenizers.Sequence([WhitespaceSplit()])
+    backend.add_special_tokens(["<s>"])
+    backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    ids = LazyTokenizer(backend, lambda: None, None, 9).encode(["a b"])  # type: ignore[arg-type, return-value]
+    assert [row.tolist() for row in ids] == [backend.encode("a b").ids]

@@ -244,14 +244,14 @@ def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
     Args:
         normalizer, splitter: As tokenizer.json has them.
     """
-    steps, splits = normalizer.get("normalizers", []), splitter.get("pretokenizers", [])
+    steps, splits = normalizer.get("normalizers", [normalizer]), splitter.get("pretokenizers", [splitter])
     for step in steps:
         pattern = step.get("pattern", {})
-        alone = pattern.get("Regex") in (ACCENTS, INVISIBLE, SPACES) or " " not in pattern.get("String", " ")
-        known = alone if step["type"] == "Replace" else step["type"] in _FORMS
-        if not known:
+        alone = pattern.get("Regex") in (ACCENTS, INVISIBLE) or " " not in pattern.get("String", " ")
+        alone = alone or (pattern.get("Regex"), step.get("content")) == (SPACES, " ")
+        if not (alone if step["type"] == "Replace" else step["type"] in _FORMS):
             return False
-    if not splits or splits[0]["type"] != "WhitespaceSplit":
+    if splits[:1] != [{"type": "WhitespaceSplit"}]:
         return False
     return all(part["type"] in _SPLITS or part.get("prepend_scheme") == "always" for part in splits[1:])
 
