@@ -55,6 +55,12 @@ _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk 
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
 
+def shipped_folder(name: str) -> Path:
+    """A folder of files that come with the package: in it, or beside it in a checkout."""
+    package = Path(__file__).parent
+    return package / name if (package / name).is_dir() else package.parent / name
+
+
 def resolved(path: Path) -> Path:
     """The absolute path without links.
 

@@ -502,3 +502,12 @@ def test_errors_other_than_a_full_disk_stay_what_they_are() -> None:
         with pytest.raises(type(error)) as raised, temporary_space():
             raise error
         assert raised.value is error
+
+
+def test_shipped_files_are_in_an_installed_package_or_beside_that_of_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "__file__", str(tmp_path / "package" / "files.py"))
+    assert manifest.shipped_folder("recipes") == tmp_path / "recipes"
+    (tmp_path / "package" / "recipes").mkdir(parents=True)
+    assert manifest.shipped_folder("recipes") == tmp_path / "package" / "recipes"

@@ -15,6 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.section import Section, in_words, kinds_of
@@ -47,8 +48,7 @@ Place = tuple[int | str, ...]
 
 def shipped() -> dict[str, Path]:
     """The recipes that come with the package, by name; those in folders as ``ablations/no-koleo``."""
-    here = Path(__file__).parent.parent
-    folder = here / "recipes" if (here / "recipes").is_dir() else here.parent / "recipes"
+    folder = shipped_folder("recipes")
     return {
         path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
     }

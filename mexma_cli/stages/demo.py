@@ -6,16 +6,14 @@ import importlib.util
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import make_folder, whole_file
+from mexma_cli.files import make_folder, shipped_folder, whole_file
 
 TEXTS = "spa-eng"
 
 
 def shipped_texts() -> Path:
     """The folder of the texts: Spanish and English sentences of Tatoeba, and which translate each other."""
-    here = Path(__file__).parents[2]
-    folder = here / "examples" if (here / "examples").is_dir() else here.parent / "examples"
-    return folder / TEXTS
+    return shipped_folder("examples") / TEXTS
 
 
 def lay_out(folder: Path) -> list[list[str]]:
