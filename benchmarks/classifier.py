@@ -121,6 +121,11 @@ def measured_sets(data: Path, languages: Sequence[str]) -> Iterator[MiningSet]:
     """Those of mining/, of WMT's news, and of NTREX-128 with English news as noise."""
     yield from mining_sets(data)
     yield from news_sets(data, languages)
+    yield from ntrex_sets(data, MEASURED)
+
+
+def ntrex_sets(data: Path, languages: Sequence[str]) -> Iterator[MiningSet]:
+    """Those of NTREX-128 with English news as noise."""
     news = {
         line.split("\t")[1]
         for code in ("deu_Latn", "fin_Latn", "tur_Latn")
@@ -128,7 +133,7 @@ def measured_sets(data: Path, languages: Sequence[str]) -> Iterator[MiningSet]:
     }
     noise = sorted(news)
     Random(5).shuffle(noise)
-    for code in MEASURED:
+    for code in languages:
         yield f"ntrex {code}", *split(ntrex(data, code), 300, 3, noise[:5000])
 
 
