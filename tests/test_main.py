@@ -425,7 +425,7 @@ def test_a_closed_stream(command: str, closed: str, code: int, said: str, tmp_pa
     ("arguments", "variable", "value", "message"),
     [
         (["mine", "a", "b"], "MEXMA_MINE_NEIGHBOURHOOD", "0", "'--neighbourhood' (from MEXMA_MINE_N"),
-        (["mine", "a", "b"], "MEXMA_MINE_FORMAT", "csv", "'--format' (from MEXMA_MINE_FORMAT)"),
+        (["mine", "a", "b"], "MEXMA_MINE_FORMAT", "xls", "'--format' (from MEXMA_MINE_FORMAT)"),
         (["convert", "a", "--dim", "3", "--text", "b", "-o", "c"], "MEXMA_CONVERT_LANG", "qqq", "code 'qqq'"),
         (["eval", "xsim", "."], "MEXMA_EVAL_XSIM_NEIGHBOURHOOD", "0", "(from MEXMA_EVAL_XSIM_N"),
     ],

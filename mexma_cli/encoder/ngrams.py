@@ -256,8 +256,17 @@ class NgramEmbeddings:
         self.keys, self.vectors = keys, vectors
         self.sizes, self.consonants = list(sizes), list(consonants)
         self.power, self.unit = power, unit
-        self._kept: dict[str, bytes] = {}
         self._pieces: tuple[np.ndarray, np.ndarray, PairTokens] | None = None
+
+    @property
+    def vectors(self) -> np.ndarray | QuantisedRows:
+        """The vectors of the n-grams; embeddings of words that were made of other ones are forgotten."""
+        return self._vectors
+
+    @vectors.setter
+    def vectors(self, vectors: np.ndarray | QuantisedRows) -> None:
+        self._vectors = vectors
+        self._kept: dict[str, bytes] = {}
 
     def embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words].

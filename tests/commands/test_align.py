@@ -371,7 +371,7 @@ class TestBadInput:
         rest = tmp_path / "rest"
         fails(run("align", source, target, "--unaligned", rest, "-o", rest / "o"), 2, "lies in the folder of")
         fails(run("align", source, target, "--format", "moses"), 2, "writes two files")
-        fails(run("align", source, target, "-o", tmp_path / "o.csv"), 1, "not written as .csv")
+        fails(run("align", source, target, "-o", tmp_path / "o.xls"), 1, "not written as .xls")
         fails(
             run("align", source, target, "-o", tmp_path / "o.tmx"), 1, "tells the sides apart by their lang"
         )

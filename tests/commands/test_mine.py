@@ -299,9 +299,9 @@ class TestBadInput:
             self.fails(2, f"{there} is the text that", *pair, "-o", out, "--report", there)
             fails(run("search", "--query", "a", store, "-o", there), 2, f"{there} is the text that")
             fails(run("convert", store, "-o", there), 2, f"{there} is the text that")
-        for name in ("x.csv", "x.feather.gz"):
+        for name in ("x.xls", "x.feather.gz"):
             self.fails(1, f"{name}: pairs are not written as", *pair, "-o", tmp_path / name)
-        ok(run("mine", *pair, "--format", "tsv", "-o", tmp_path / "x.csv"))  # as asked
+        ok(run("mine", *pair, "--format", "tsv", "-o", tmp_path / "x.xls"))  # as asked
         documents = TestWithin().documents(tmp_path, "aaaaa", "aaa")
         (tmp_path / "pairs").write_text("a\ta\n")
         for read in (*documents[1:], tmp_path / "pairs"):

@@ -44,7 +44,8 @@ def test_k_has_one_name() -> None:
 
 def test_a_device_that_there_is_not_is_refused_everywhere(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     """Where only stores are read, too: the search would run there."""
-    make_store(tmp_path / "a.emb", list("abc"), np.eye(3, dtype=np.float32))
+    for name in ("a.emb", "b.emb"):
+        make_store(tmp_path / name, list("abc"), np.eye(3, dtype=np.float32))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(
         "mexma_cli.numerics.precisions._device", "auto"
@@ -58,9 +59,9 @@ def test_a_device_that_there_is_not_is_refused_everywhere(tmp_path: Path, monkey
         "tune": [],
     }
     for name, more in options.items():
-        refused = CliRunner().invoke(cli, [name, "a.emb", "a.emb", *more, "--device", "banana"])
+        refused = CliRunner().invoke(cli, [name, "a.emb", "b.emb", *more, "--device", "banana"])
         assert refused.exit_code == 2 and "unknown device 'banana'" in refused.stderr
-        refused = CliRunner().invoke(cli, [name, "a.emb", "a.emb", *more, "--device", "cuda:1"])
+        refused = CliRunner().invoke(cli, [name, "a.emb", "b.emb", *more, "--device", "cuda:1"])
         assert refused.exit_code == 1 and "no device 'cuda:1' on this machine" in refused.stderr
         assert default_device() == "auto", "a command's choice is for that command"
 

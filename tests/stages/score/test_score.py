@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.stages import MineSettings, ScoreSettings
+from mexma_cli.settings.stages import JudgingSettings, MineSettings
 from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.score.score import score, scored_lines, split_sides
 from mexma_cli.store.embeddings import StorePair
@@ -62,7 +62,7 @@ def test_scores_are_lasers(kind: str, k: int, tmp_path: Path) -> None:
         text, vectors = laser_text(side), laser()[side]
         whole.append(make_store(tmp_path / f"{side}.emb", text, vectors))
         cut.append(make_store(tmp_path / f"{side}1000.emb", text[:1000], vectors[:1000]))
-    found = score(cut[0], cut[1], ScoreSettings(margin=kind, k=k), background=(whole[0], whole[1]))
+    found = score(cut[0], cut[1], JudgingSettings(margin=kind, k=k), background=(whole[0], whole[1]))
     ours = [line[:-1].split("\t") for (line,), _ in scored_lines(cut[0], cut[1], found)]
     assert [row[1:] for row in ours] == [[f"s-{row}", f"t-{row}"] for row in range(1000)]
     theirs = laser()[f"score.max.{kind}.k{k}.scores"]
@@ -96,7 +96,7 @@ def test_every_line_has_the_score_of_its_own_row(
             make_store(Path(folder) / name, side, v)
             for name, side, v in zip("st", lines, (x, y), strict=True)
         ]
-        found = score(stores[0], stores[1], ScoreSettings(margin=kind, k=k))
+        found = score(stores[0], stores[1], JudgingSettings(margin=kind, k=k))
     assert found.scores.dtype == np.float32 and found.scores == pytest.approx(wanted, abs=1e-5, nan_ok=True)
     assert found.empty == sum(not (a.strip() and b.strip()) for a, b in texts)
 
@@ -115,7 +115,7 @@ def test_a_score_does_not_depend_on_the_order_of_the_lines(order: list[int], kin
             for store in stores
         ]
         straight, mixed = (
-            score(*pair, ScoreSettings(margin=kind, k=3)).scores for pair in (stores, shuffled)
+            score(*pair, JudgingSettings(margin=kind, k=3)).scores for pair in (stores, shuffled)
         )
     assert mixed == pytest.approx(straight[order], rel=1e-6)
     if kind == "absolute":
@@ -125,8 +125,8 @@ def test_a_score_does_not_depend_on_the_order_of_the_lines(order: list[int], kin
 def test_absolute_does_not_depend_on_the_other_lines(tmp_path: Path) -> None:
     stores = bitext(tmp_path, 9)
     alone = [make_store(tmp_path / f"{s.path.name}1", ["x"], s.vectors(4, 5)) for s in stores]
-    all_scores = score(*stores, ScoreSettings(margin="absolute")).scores
-    assert score(alone[0], alone[1], ScoreSettings(margin="absolute")).scores[0] == all_scores[4]
+    all_scores = score(*stores, JudgingSettings(margin="absolute")).scores
+    assert score(alone[0], alone[1], JudgingSettings(margin="absolute")).scores[0] == all_scores[4]
 
 
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
@@ -140,7 +140,7 @@ def test_mined_pairs_get_the_scores_that_they_were_mined_with(kind: str, tmp_pat
         )
         for store, rows in zip(stores, (found.source, found.target), strict=True)
     ]
-    again = score(pairs[0], pairs[1], ScoreSettings(margin=kind, k=4), background=stores)
+    again = score(pairs[0], pairs[1], JudgingSettings(margin=kind, k=4), background=stores)
     assert again.scores == pytest.approx(found.scores, abs=1e-6)
 
 
@@ -150,7 +150,7 @@ def test_lines_without_a_score_keep_their_place(tmp_path: Path) -> None:
     source = make_store(tmp_path / "s.emb", ["a", "b", "", "d", "e"], x)
     target = make_store(tmp_path / "t.emb", ["A", "B", "C", "D", "E"], y)
     for kind in ("ratio", "absolute"):
-        found = score(source, target, ScoreSettings(margin=kind))
+        found = score(source, target, JudgingSettings(margin=kind))
         assert np.isnan(found.scores).tolist() == [False, True, True, True, False]
         assert (found.empty, found.unusable) == (1, 2)
     alone = [np.float32(line) for (line,), _ in scored_lines(source, target, found, scores_only=True)]
@@ -165,8 +165,8 @@ def test_nothing_but_empty_lines(tmp_path: Path) -> None:
 
 def test_few_sentences_are_told(tmp_path: Path) -> None:
     stores = bitext(tmp_path, 3)
-    assert score(*stores, ScoreSettings(k=4)).fewest == 3
-    assert score(*stores, ScoreSettings(k=2)).fewest >= 2
+    assert score(*stores, JudgingSettings(k=4)).fewest == 3
+    assert score(*stores, JudgingSettings(k=2)).fewest >= 2
 
 
 def test_refuses_what_does_not_fit(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
 ) -> None:
     pair = bitext(tmp_path, 200)
     mined = mine(*pair, MineSettings(margin=margin, retrieval="all")).candidates
-    scores = score(*pair, ScoreSettings(margin=margin)).scores
+    scores = score(*pair, JudgingSettings(margin=margin)).scores
     aligned = mined.source == mined.target
     assert aligned.sum() > 100
     np.testing.assert_array_equal(mined.scores[aligned], scores[mined.source[aligned]])
