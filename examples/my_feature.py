@@ -1,8 +1,9 @@
-"""A feature of pairs of one's own: how much of a glossary is on both sides. See docs/how-to/extend.md.
+"""A feature of pairs of one's own: how much of a glossary is on both sides. See docs/concepts/classifier.md.
 
-mexma classifier train dev.spa dev.eng --plugin examples/my_feature.py -o own.json
-mexma mine spa.txt eng.txt --classifier own.json --plugin examples/my_feature.py -o pairs.tsv
-mexma score spa.txt eng.txt --plugin examples/my_feature.py --json
+PLUGIN="--plugin examples/my_feature.py --source-lang spa --target-lang eng"
+mexma classifier train dev.spa dev.eng $PLUGIN -o own.json
+mexma mine spa.txt eng.txt --classifier own.json $PLUGIN -o pairs.tsv
+mexma score spa.txt eng.txt $PLUGIN --json
 """
 
 import numpy as np

@@ -41,6 +41,10 @@ def features_for(needs: Needs) -> tuple[str, ...]:
     return tuple(name for name, one in FEATURES.items() if one.needs in _WITH[needs])
 
 
+_NUMBERS = "mean", "scale", "coefficient"
+"""Of a feature, in a file of weights."""
+
+
 @dataclass(frozen=True)
 class Classifier:
     """A logistic regression.
@@ -182,9 +186,7 @@ class Weights:
             for needs, one in content["classifiers"].items():
                 rows: Sequence[dict[str, Any]] = one["features"]
                 names = tuple(str(row["name"]) for row in rows)
-                mean, scale, coefficient = (
-                    tuple(float(row[key]) for row in rows) for key in ("mean", "scale", "coefficient")
-                )
+                mean, scale, coefficient = (tuple(float(row[key]) for row in rows) for key in _NUMBERS)
                 intercept = float(one["intercept"])
                 if not np.isfinite([*mean, *scale, *coefficient, intercept]).all() or 0 in scale:
                     raise ValueError(f"a number of {needs!r} is none, or a scale is 0")
@@ -217,8 +219,9 @@ class Weights:
             content["classifiers"][needs] = {
                 "intercept": round(one.intercept, 5),
                 "features": [
-                    {"name": name, "mean": round(a, 5), "scale": round(b, 5), "coefficient": round(c, 5)}
-                    for name, a, b, c in rows
+                    {"name": name}
+                    | {key: float(f"{value:.6g}") for key, value in zip(_NUMBERS, of, strict=True)}
+                    for name, *of in rows
                 ],
             }
         write_json_atomic(path, content)

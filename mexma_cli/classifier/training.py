@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +20,8 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, best_first
 from mexma_cli.mining.match import Matching, match
 from mexma_cli.mining.threshold import Threshold, choose
+
+log = logging.getLogger(__name__)
 
 FEWEST, ENOUGH = 100, 500
 """Pairs without which there is no training; and without which only the bundled weights are recalibrated."""
@@ -49,7 +52,12 @@ def fit(names: tuple[str, ...], values: Sequence[np.ndarray], correct: Sequence[
         correct: bool [N].
     """
     every, truth = np.concatenate(values).astype(np.float64), np.concatenate(correct)
-    means, scales = every.mean(axis=0), every.std(axis=0) + 1e-9
+    means, scales = every.mean(axis=0), every.std(axis=0)
+    for place in np.flatnonzero(scales < 1e-6).tolist():
+        log.warning(
+            "%s is the same for every pair, so it has no weight; are the languages stated?", names[place]
+        )
+    scales[scales < 1e-6] = 1
     standard = np.column_stack([(every - means) / scales, np.ones(len(every))])
     penalty = np.append(np.ones(len(names)), 1e-9)  # hardly any on the intercept
     weights = np.zeros(len(penalty))

@@ -70,7 +70,7 @@ def command(
     \b
     Examples:
       mexma filter pairs.tsv --source-lang fra --target-lang eng -o clean.tsv --rejects dropped.tsv
-      mexma mine fra.emb eng.emb | mexma filter - --on low-score=1.06 --off numbers > clean.tsv
+      mexma mine fra.emb eng.emb | mexma filter - --on low-score=0.7 --off numbers > clean.tsv
       mexma filter corpus.fr corpus.en --off all --on ratio=2 --on duplicate-source -o pairs.tsv
     """
     if len(bitext) > 2:
@@ -109,6 +109,8 @@ def _tell(found: Filtered, limits: dict[str, float]) -> None:
 
     share = f"{100 * found.kept / found.read:.1f} %"
     log.info("%s of %s kept (%s)", f"{found.kept:,}", counted(found.read, "pair"), share)
+    if not found.kept:
+        log.warning("no pair was kept, so the output is empty")
     rows = [
         [reason, f"{count:,}", RULES[reason].says(limits[reason])] for reason, count in found.dropped.items()
     ]

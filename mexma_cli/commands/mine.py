@@ -161,7 +161,8 @@ def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.dropped:
-        names = {"threshold": "threshold 0, the default with max"} if settings.threshold is None else {}
+        default = settings.threshold is None and found.estimated is None
+        names = {"threshold": "threshold 0, the default with max"} if default else {}
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):

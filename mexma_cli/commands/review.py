@@ -43,7 +43,7 @@ def command(bitext: Path, output: Path, count: int, around: float | None, langua
     \b
     Examples:
       mexma review pairs.tsv -o review.html
-      mexma review pairs.tsv --around 1.08 --count 100 -o threshold.html
+      mexma review pairs.tsv --around 0.5 --count 100 -o threshold.html
     """
     check_inputs([bitext])
     check_outputs([], output, "page", [bitext])

@@ -98,7 +98,7 @@ def command(
     Examples:
       mexma run corpus.yaml --dry-run
       mexma run corpus.yaml --jobs 2
-      mexma run corpus.yaml --pairs fra-eng --set mine.threshold=1.1
+      mexma run corpus.yaml --pairs fra-eng --set mine.threshold=0.7
     """
     from mexma_cli.settings.load import load_corpus
     from mexma_cli.stages.run.page import PAGE

@@ -140,7 +140,7 @@ class CorpusRecipe(Section):
     name: RunName
     """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: str
-    """Folder of all results."""
+    """Folder of all results, from the current folder."""
     root: str = "."
     """Folder or URL that input paths start from; a relative one is looked for beside the recipe, then in the
     current folder."""

@@ -169,7 +169,7 @@ class JudgingSettings(ScoreSettings):
     """How a pair is scored, and what gives the probability that it is a translation."""
 
     classifier: Annotated[Path | None, Option(SCORING, "FILE", unset="trained with mini")] = None
-    """Weights of a classifier that `mexma classifier train` made; scores are then probabilities."""
+    """Weights of a classifier that `mexma classifier train` made, for the probability."""
     plugin: Annotated[Path | None, Option(SCORING, "FILE", unset="none")] = None
     """Python file with features of pairs of your own, for a classifier that was trained with them. It is run:
     read it first."""

@@ -38,3 +38,11 @@ def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int) -> None
     assert error["trained"] < 20
     same = found.weights.by["text"].features == bundled().by["text"].features
     assert same and found.weights.by["text"] != bundled().by["text"]
+
+
+def test_a_feature_that_is_the_same_for_every_pair_has_no_weight(caplog: pytest.LogCaptureFixture) -> None:
+    values = np.column_stack([np.linspace(-1, 1, 40), np.full(40, 0.3)]).astype(np.float32)
+    found = fit(("cosine", "glossary"), [values], [np.arange(40) > 20])
+    assert found.coefficients[0] > 0 and found.coefficients[1] == 0 and found.scales[1] == 1
+    assert np.isfinite(found.of(values)).all()
+    assert "glossary is the same for every pair, so it has no weight" in caplog.text

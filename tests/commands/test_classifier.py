@@ -86,4 +86,4 @@ def test_a_feature_of_ones_own_is_a_value_of_score(tmp_path: Path) -> None:
     fails(run(*few, "--plugin", PLUGIN, "-o", tmp_path / "o.json"), 1, "120 pairs are too few to learn")
     del FEATURES["glossary"]
     broken = write(tmp_path / "broken.py", PLUGIN.read_text().replace("return found", "return 1 / 0"))
-    fails(run("score", pairs, *languages, "--plugin", broken, "--json"), 1, "(broken.py, line 24): ")
+    fails(run("score", pairs, *languages, "--plugin", broken, "--json"), 1, "(broken.py, line 25): ")

@@ -87,6 +87,11 @@ def read_thresholds(path: Path) -> list[StoredThreshold]:
     Raises:
         MexmaError: It is missing or damaged.
     """
+    if not path.exists():
+        raise MexmaError(
+            f"{path}: no such file",
+            "`mexma tune --save-threshold` and `mexma run` make it; or say `mexma mine --precision 0.95`",
+        )
     content = read_json(path)
     try:
         return [StoredThreshold.model_validate(one) for one in content]

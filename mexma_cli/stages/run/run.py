@@ -160,7 +160,9 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
     log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
     left = [name for record in records for name in record.left if (folder.path / name).is_file()]
     if left:
-        log.info("an earlier run left %s as they were, such as %s", counted(len(left), "file"), left[0])
+        log.info(
+            "an earlier run left %s, perhaps out of date, such as %s", counted(len(left), "file"), left[0]
+        )
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:

@@ -495,7 +495,7 @@ def test_pairs_are_filtered_by_rules_into_any_format(
         done(recipe)
     count = sum(len(list(read_lines(path))) for path in (root / "run/bitext").glob("*/*.tsv"))
     assert f"{count} sentence pairs of 3 language pairs" in caplog.text
-    assert "an earlier run left 6 files as they were, such as bitext/" in caplog.text
+    assert "an earlier run left 6 files, perhaps out of date, such as bitext/" in caplog.text
     assert before.items() <= {path.name: path.read_bytes() for path in folder.iterdir()}.items()
     rows = [line.split("\t") for line in read_lines(folder / f"{pair}.tsv")]
     assert [row[1:] for row in rows] == list(map(list, zip(*sides, strict=True)))
