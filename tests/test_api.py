@@ -43,7 +43,8 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert python(f"import sys, mexma_cli; print(set(sys.modules) & set({heavy}))") == "set()\n"
 
 
-@pytest.mark.parametrize("order", [1, pytest.param(-1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [1, -1])
 def test_knn_is_the_function_in_both_orders(order: int) -> None:
     """The room of the same name is imported before it or after it."""
     lines = ["from mexma_cli import knn", "from mexma_cli.knn import estimate"][::order]

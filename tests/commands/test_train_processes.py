@@ -106,7 +106,10 @@ def assert_same_run(run: Path, other: Path, rel: float = 1e-5) -> None:
         assert (ours[name] - value).norm() <= 1e-3 * value.norm() + 1e-6, name
 
 
-@pytest.mark.parametrize("overrides", [(), ("trainer.sharding=full", "trainer.dev_every=2", DEV)])
+@pytest.mark.parametrize(
+    "overrides",
+    [pytest.param((), marks=pytest.mark.slow), ("trainer.sharding=full", "trainer.dev_every=2", DEV)],
+)
 def test_two_processes_are_one_with_twice_the_batch(
     overrides: tuple[str, ...], recipe: Path, alone: Path, tmp_path: Path
 ) -> None:
@@ -224,6 +227,7 @@ def assert_stopped_once(run: Path, stderr: str) -> None:
     assert len(list((run / "train" / "checkpoints").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_mteb_scores_what_the_encoder_embeds(
     assert first == measured("LocalSTS", tmp_path) == found
 
 
+@pytest.mark.slow
 def test_names_of_the_tables_are_mtebs() -> None:
     pytest.importorskip("mteb", reason="needs the extra mteb")
     from mexma_cli.evaluation.mteb import get_tasks

@@ -245,7 +245,7 @@ def test_scan_and_read_agree_with_python(rows: list[str], ended: bool, block: in
     wanted = text.split("\n" if "\n" in text else "\r")
     if not wanted[-1]:
         wanted.pop()
-    wanted = [row.removesuffix("\r") for row in wanted]
+    wanted = [row.rstrip("\r") for row in wanted]  # CR CR LF, too
     before, lines._BLOCK = lines._BLOCK, block
     try:
         assert list(read_lines(path)) == wanted
@@ -324,7 +324,9 @@ def test_a_zip_is_no_text(tmp_path: Path) -> None:
         assert "`format: opus`" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in ("bz2", "xz") else ()) for kind in PACK]
+)
 def test_lines_are_estimated_from_the_beginning(kind: str, tmp_path: Path) -> None:
     rows = [f"{os.urandom(n % 40).hex()} {n}" for n in range(200_000)]
     text = "\n".join(rows).encode()

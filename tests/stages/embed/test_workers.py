@@ -86,6 +86,7 @@ def check_equal(store: EmbeddingStore, whole: EmbeddingStore) -> None:
     assert (store.manifest.part, store.manifest.empty) == (None, 2)
 
 
+@pytest.mark.slow
 def test_processes_make_what_one_makes(
     tiny_encoder: Path,
     corpus: Path,
