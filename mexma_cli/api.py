@@ -486,7 +486,6 @@ def filter(
     inputs = (bitext,) if isinstance(bitext, str | Path) else bitext
     made = Path(output)
     kind = format or format_of(made)
-    dropped, counts = rejects and Path(rejects), report and Path(report)
     job = FilterJob(
         tuple(map(Path, inputs)),
         languages,
@@ -494,8 +493,8 @@ def filter(
         tuple(map(Path, exclude)),
         made,
         kind,
-        dropped or None,
-        counts or None,
+        Path(rejects) if rejects else None,
+        Path(report) if report else None,
         workers,
     )
     files = [*outputs_of(made, kind, as_codes(languages)), job.rejects, job.report]

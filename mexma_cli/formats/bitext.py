@@ -357,13 +357,22 @@ def write_pairs(
     """
     from mexma_cli.text.writing import prepare_output, write_chunks
 
+    kind = named_format(output, name)
+    files = outputs_of(output, kind.name, languages)
+    prepare_output(output)
+    return write_chunks(files, kind.write(pairs, languages, with_ids))
+
+
+def named_format(output: Path, name: str | None) -> BitextFormat:
+    """The format of this name; None: the one that the output's name says.
+
+    Raises:
+        MexmaError: There is no such format, or the output's name says none that is written.
+    """
     every = formats(alignments=True)
     if name is not None and name not in every:
         raise MexmaError(f"no format {name!r}", f"formats: {', '.join(every)}")
-    name = name or format_of(output, list(every))
-    files = outputs_of(output, name, languages)
-    prepare_output(output)
-    return write_chunks(files, every[name].write(pairs, languages, with_ids))
+    return every[name or format_of(output, list(every))]
 
 
 def open_pairs(

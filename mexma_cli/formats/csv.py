@@ -25,9 +25,8 @@ from mexma_cli.formats.bitext import (
     bitext_format,
     pair_of,
 )
-from mexma_cli.formats.tsv import parsed, shown
+from mexma_cli.formats.tsv import csv_rows, parsed, shown
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import LINE_LIMIT
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -69,27 +68,19 @@ class Csv(BitextFormat):
 
 
 def _records(text: RawText) -> Iterator[Record]:
-    csv.field_size_limit(LINE_LIMIT)
-    rows = csv.reader(f"{line}\n" for line in text.lines())
-    try:
-        names = next(rows)
-        for row in filter(None, rows):
-            if len(row) == len(names):
-                known = dict(zip(names, row, strict=True))
-                source, target = known.pop("source"), known.pop("target")
-                yield (
-                    None,
-                    pair_of({name: parsed(name, value) for name, value in known.items()}, source, target),
-                )
-            elif text.each_line:
-                yield from text.no_pair(MALFORMED)
-            else:
-                where, count = f"{text.where}, line {rows.line_num}", counted(len(row), "field")
-                raise MexmaError(f"{where}: {count}, expected {len(names)} as in line 1")
-    except csv.Error as error:
-        raise MexmaError(
-            f"{text.where}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
-        ) from None
+    rows = csv_rows(text.lines(), ",", text.where)
+    _, names = next(rows)
+    for where, row in rows:
+        if not row:
+            continue
+        if len(row) == len(names):
+            known = dict(zip(names, row, strict=True))
+            source, target = known.pop("source"), known.pop("target")
+            yield None, pair_of({name: parsed(name, value) for name, value in known.items()}, source, target)
+        elif text.each_line:
+            yield from text.no_pair(MALFORMED)
+        else:
+            raise MexmaError(f"{where}: {counted(len(row), 'field')}, expected {len(names)} as in line 1")
 
 
 def _line(fields: Iterable[Any]) -> str:

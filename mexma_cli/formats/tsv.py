@@ -232,31 +232,42 @@ def _delimiter(line: str, name: str) -> str | None:
 
 def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[Record]:
     """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
-    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
     columns = None
+    for where, row in csv_rows(lines, delimiter, text.where):
+        if not any(field.strip() for field in row):
+            yield from text.no_pair(BLANK)
+            continue
+        if columns is None:
+            columns = columns_of(row)
+            if columns:
+                yield from text.no_pair(HEADER)
+                continue
+            if len(row) < 2:
+                raise MexmaError(f"{where}: one field, and a pair has two")
+            scored = len(row) > 2 and _number(row[0]) is not None
+            if len(row) > 2 + scored and not text.each_line:
+                raise MexmaError(
+                    f"{where}: {len(row)} fields, and no names of them",
+                    f"write names into the first line, such as {_NAMES[scored]}",
+                )
+            columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
+        yield None, _of_columns(row, columns, where, text.each_line)
+
+
+def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Rows of fields that may be quoted, each behind the name of its file with the line that it ends in.
+
+    Raises:
+        MexmaError: It is not CSV.
+    """
+    csv.field_size_limit(LINE_LIMIT)
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
     try:
         for row in rows:
-            if not any(field.strip() for field in row):
-                yield from text.no_pair(BLANK)
-                continue
-            if columns is None:
-                columns = columns_of(row)
-                if columns:
-                    yield from text.no_pair(HEADER)
-                    continue
-                if len(row) < 2:
-                    raise MexmaError(f"{text.where}, line {rows.line_num}: one field, and a pair has two")
-                scored = len(row) > 2 and _number(row[0]) is not None
-                if len(row) > 2 + scored and not text.each_line:
-                    raise MexmaError(
-                        f"{text.where}, line {rows.line_num}: {len(row)} fields, and no names of them",
-                        f"write names into the first line, such as {_NAMES[scored]}",
-                    )
-                columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
-            yield None, _of_columns(row, columns, f"{text.where}, line {rows.line_num}", text.each_line)
+            yield f"{name}, line {rows.line_num}", row
     except csv.Error as error:
         raise MexmaError(
-            f"{text.where}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
+            f"{name}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
         ) from None
 
 

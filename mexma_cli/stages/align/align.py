@@ -19,7 +19,7 @@ from mexma_cli.align.align import Side, align
 from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, format_of, formats, write_pairs
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, named_format, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
@@ -165,16 +165,17 @@ class Aligned:
         """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""
         return self.document_pairs() if kind.whole_documents else self.pairs(one_sided=kind.alignments_only)
 
-    def write(self, output: str | Path, format: str | None = None) -> None:
+    def write(self, output: str | Path, format: str | None = None, with_ids: bool = False) -> int:
         """Write the alignments to a file, in a format of `mexma align --format`; None: by the file's name.
+
+        Returns:
+            The number of sentences that had to be changed to fit the format.
 
         Raises:
             MexmaError: The format needs languages that are not stated, or the file cannot be written.
         """
-        every = formats(alignments=True)
-        name = format or format_of(Path(output), list(every))
-        written = self.written(every[name]) if name in every else ()
-        write_pairs(Path(output), name, written, self.languages)
+        kind = named_format(Path(output), format)
+        return write_pairs(Path(output), kind.name, self.written(kind), self.languages, with_ids)
 
     @cached_property
     def _enough(self) -> np.ndarray:

@@ -113,13 +113,16 @@ class Mined:
         numbers = [column.tolist() for column in columns]
         yield from map(MinedPair, found.scores.tolist(), source.sentences, target.sentences, *numbers)
 
-    def write(self, output: str | Path, format: str | None = None) -> None:
+    def write(self, output: str | Path, format: str | None = None) -> int:
         """Write the pairs to a file, in a format of `mexma mine --format`; None: by the file's name.
+
+        Returns:
+            The number of sentences that had to be changed to fit the format.
 
         Raises:
             MexmaError: The format needs languages that are not stated, or the file cannot be written.
         """
-        write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
+        return write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
 
 
 def mine(

@@ -340,7 +340,7 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import outputs_of, write_pairs
+    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.settings.stages import MineSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import mine_files
@@ -370,7 +370,7 @@ def mine(task: Task) -> dict[str, Any]:
     )
     mined, changed = mine_files(job, EncoderChoice())
     for name, kind in others:
-        changed += write_pairs(task.output / name, kind, mined.pairs(), languages, settings["with_ids"])
+        changed += mined.write(task.output / name, kind)
     threshold, found = None, mined.estimated
     if found is not None:
         stores = task.store("source"), task.store("target")
@@ -391,7 +391,7 @@ def mine(task: Task) -> dict[str, Any]:
 @_work
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import formats, outputs_of, write_pairs
+    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.settings.stages import AlignSettings
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
@@ -418,8 +418,7 @@ def align(task: Task) -> dict[str, Any]:
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
         shown.update(histogram=histogram(scores), samples=some)
         for name, kind in others:
-            pairs = found.written(formats(alignments=True)[kind])
-            write_pairs(task.output / name, kind, pairs, languages, settings["with_ids"])
+            found.write(task.output / name, kind, settings["with_ids"])
 
     counts, changed = align_files(job, _encoder(task), on_aligned=show)
     return {
