@@ -13,6 +13,7 @@ Peers, each in a process of its own on the same vectors:
           --laser DIR the program of a checkout is run as it is, else its algorithm is made again here.
   faiss   faiss.knn in both directions, then our margins and matching.
   st      the example of sentence-transformers: 128 principal components, an IVF index with 3 probes.
+  torch   products and `topk` in both directions, on the GPU if there is one, then our margins and matching.
 
 The vectors are made up: around 2 % as many topics as rows, and for 60 % of the rows a noisy copy on the other
 side; --stores takes the first rows of two embedding stores instead.
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from mexma_cli.knn.neighbours import Neighbours
 
 BLOCK = 1 << 14
-PEERS = ("laser", "faiss", "st")
+PEERS = ("laser", "faiss", "st", "torch")
 
 
 def make_up(folder: Path, rows: int, dim: int) -> None:
@@ -137,6 +138,23 @@ def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float
     began = time.perf_counter()
     found = match(Neighbours(*forward, *backward))
     return seconds + time.perf_counter() - began, np.stack([found.source, found.target], axis=1)
+
+
+def torch_way(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
+    import torch
+
+    from mexma_cli.knn.neighbours import Neighbours
+    from mexma_cli.mining.match import match
+
+    began = time.perf_counter()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sides = [torch.nn.functional.normalize(torch.from_numpy(side).to(device)) for side in (x, y)]
+    found = []
+    for queries, base in (sides, sides[::-1]):
+        parts = [(some @ base.T).topk(k, dim=1) for some in queries.split(2048)]
+        found += [torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True)]
+    pairs = match(Neighbours(*found))
+    return time.perf_counter() - began, np.stack([pairs.source, pairs.target], axis=1)
 
 
 def laser_way(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
@@ -256,11 +274,13 @@ def contend(settings: argparse.Namespace) -> None:
         before = 2 * (folder / "x.npy").stat().st_size
     else:
         peers: dict[str, Callable[..., tuple[float, np.ndarray]]]
-        peers = {"faiss": faiss_knn, "laser": laser_way, "st": st_example}
+        peers = {"faiss": faiss_knn, "laser": laser_way, "st": st_example, "torch": torch_way}
         x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
         few = x[:5000], y[:5000]  # compiled code is loaded once a process; that is no part of the search
         if name == "ours":
             ours(*few, settings.k, folder)
+        elif name == "torch":
+            torch_way(*few, settings.k, 1)  # a GPU's libraries, too, are loaded once a process
         elif name not in peers:
             with_index(*few, settings.k, "IVF8,SQ8", 0.5, folder)
         before = peak_bytes()

@@ -31,7 +31,7 @@ _FEWER = 4  # times as few rows, from which it follows how the share of such pai
 def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
     """The product in which a search of k neighbours takes the least time.
 
-    On a GPU it is bfloat16; for small searches only if `computing_on` names that GPU.
+    On a GPU it is float16; for small searches only if `computing_on` names that GPU.
 
     Args:
         sides: Rows like those that are searched.
@@ -45,7 +45,8 @@ def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
     alone = _PROBE_FROM if "torch" in sys.modules else WORK
     if work < alone and named in ("auto", "cpu"):
         return Float32(compiled=pairs >= _LOOPS_FROM or "mexma_cli.knn.kernels" in sys.modules)
-    from mexma_cli.knn.torch_products import KINDS, OnDevice
+    from mexma_cli.knn.device import OnDevice
+    from mexma_cli.knn.torch_products import KINDS
     from mexma_cli.numerics.devices import pick_device
 
     device = pick_device("auto")

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mexma_cli.knn import units
+from mexma_cli.knn.keys import scores_of
 from mexma_cli.knn.units import Limits, Pairs
+from mexma_cli.numerics.threads import threads
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Unit vectors of some rows of both sides, float32 [n, d]."""
@@ -40,10 +42,10 @@ class Block(NamedTuple):
     """
 
     low: Any
-    bias: np.ndarray
-    error: np.ndarray
-    loose: np.ndarray
-    reach: np.float32
+    bias: Any
+    error: Any
+    loose: Any
+    reach: Any
 
 
 class Float32:
@@ -56,10 +58,16 @@ class Float32:
     Attributes:
         spread: The relative error of an estimate, as it is stored.
         loops: `units`, or `kernels`, which has the same compiled.
+        library: NumPy, or torch, of whose arrays blocks, limits, pairs and lists are.
+        larger: How many times `X_TILE` and `Y_TILE` rows are multiplied at once.
+        layers: Estimates in each group of which maxima are taken for a first limit, at most.
         memory_errors: Exceptions which say that a GPU's memory is full.
     """
 
     spread = np.float32(0)
+    library: ModuleType = np
+    larger = 1, 1
+    layers = 16
     memory_errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, samples: Samples | None = None, compiled: bool = True) -> None:
@@ -69,7 +77,22 @@ class Float32:
 
             self.loops = kernels
 
-    def block(self, unit: np.ndarray, side: int) -> Block:
+    def threads(self) -> int:
+        """Threads that search a tile each."""
+        return threads()
+
+    def rows_held(self, dim: int, k: int) -> int:
+        """Rows of x that a memory of its own holds; 0: it has none."""
+        return 0
+
+    def put(self, array: np.ndarray) -> Any:
+        """Unit vectors or lists, where they are searched."""
+        return array
+
+    def fetch(self, best: Any, lists: np.ndarray) -> None:
+        """Bring lists back from there into those that were put."""
+
+    def block(self, unit: Any, side: int) -> Block:
         """Prepare unit vectors, float32 [n, d], of side 0 (x) or 1 (y)."""
         none = np.zeros(len(unit), np.float32)
         rounding = np.float32(0.505 * (unit.shape[1] + 16) * 2.0**-24 + 5e-7)  # of sums in any order
@@ -97,3 +120,35 @@ class Float32:
         """Estimates as float32 of NumPy."""
         found: np.ndarray = estimates
         return found
+
+    def kth(self, tile: Any, k: int, layers: int, groups: int, other: np.ndarray, axis: int) -> Any:
+        """The k-th best of the maxima of groups along an axis of a tile, float32 [length of the other axis].
+
+        Args:
+            layers, groups: Estimates in a group, and how many groups there are.
+            other: float32 [layers * groups or more], added to the estimates along the axis.
+        """
+        whole, length = layers * groups, tile.shape[1 - axis]
+        at_once, found = max(1, units.PAIRS // whole), np.empty(length, np.float32)
+        for start in range(0, length, at_once):  # in memory that stays in the cache
+            some = slice(start, start + at_once)
+            if axis:
+                lower = self.here(tile[some, :whole]) + other[:whole]
+                maxima = lower.reshape(-1, layers, groups).max(axis=1)
+            else:
+                lower = self.here(tile[:whole, some]) + other[:whole, None]
+                maxima = lower.reshape(layers, groups, -1).max(axis=0)
+            found[some] = np.partition(maxima, groups - k, axis=axis).take(groups - k, axis=axis)
+        return found
+
+    def scores(self, keys: Any) -> Any:
+        """The scores in keys (`keys.scores_of`)."""
+        return scores_of(keys)
+
+    def dots(self, x: Any, y: Any, rows: Any, columns: Any) -> Any:
+        """Exact cosines of pairs (`units.dots`)."""
+        return self.loops.dots(x, y, rows, columns)
+
+    def offer(self, best: Any, rows: Any, ids: Any, scores: Any) -> None:
+        """Put pairs into lists (`units.offer`)."""
+        self.loops.offer(best, rows, ids, scores)

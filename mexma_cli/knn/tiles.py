@@ -18,7 +18,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.choice import choose
 from mexma_cli.knn.journal import Journal, Place
-from mexma_cli.knn.keys import EMPTY, scores_of
+from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.neighbours import TooLittleMemory
 from mexma_cli.knn.products import Block, Float32, Multiply
 from mexma_cli.knn.sides import Side
@@ -33,8 +33,8 @@ X_TILE, Y_TILE = 512, 8192
 processor's cache when they are looked at."""
 X_ROWS = 1 << 16
 """Rows of x that are held at once where the memory has no limit; more would not make it faster."""
-_GROUPS, _LAYERS = 128, 16
-"""For a first limit: groups of estimates of which maxima are taken, and estimates in each, at most."""
+_GROUPS = 128  # of estimates, of which maxima are taken for a first limit
+_READ = 1 << 15  # rows of x that are read at once
 _COPIES = 1 << 25  # bytes that a thread's product takes besides its result, at most
 _PAIR_BYTES = 96  # of a pair while it is computed
 
@@ -88,6 +88,7 @@ def search(
         )
     sides, lists = (left, right), (forward, backward)
     product = choose(sides, size[:2], k)
+    place = place._replace(rows=max(place.rows, product.rows_held(left.dim, k)))
     found = Search(sides, lists, product)
     try:
         found.run(place, journal, on_progress)
@@ -99,7 +100,7 @@ def search(
         log.warning("products here are less exact than they should be: once more in float32")
         forward.fill(EMPTY)
         backward.fill(EMPTY)
-        start = Place(place.rows, 0, 0)
+        start = Place(rows, 0, 0)
         if journal:
             journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
         Search(sides, lists, Float32()).run(start, journal, on_progress)
@@ -123,11 +124,13 @@ def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
 
 
 class Rows(NamedTuple):
-    """Some rows of a side: the number of the first, unit vectors, and these prepared for the product."""
+    """Some rows of a side, where they are searched: the number of the first, unit vectors, these prepared for
+    the product, and the lists of the best so far."""
 
     first: int
-    unit: np.ndarray
+    unit: Any
     block: Block
+    best: Any
 
 
 class Search:
@@ -143,9 +146,13 @@ class Search:
     ) -> None:
         self.product, self.computed, self.broken = product, 0, False
         self._sides, self._lists, self._lock = sides, lists, Lock()
+        self._x_tile, self._y_tile = (
+            size * larger for size, larger in zip((X_TILE, Y_TILE), product.larger, strict=True)
+        )
         self._memory: SimpleQueue[Any] = SimpleQueue()
-        for _ in range(threads()):
-            self._memory.put(product.memory(min(X_TILE, len(sides[0])), min(Y_TILE, len(sides[1]))))
+        for _ in range(product.threads()):
+            rows, columns = min(self._x_tile, len(sides[0])), min(self._y_tile, len(sides[1]))
+            self._memory.put(product.memory(rows, columns))
 
     def run(
         self,
@@ -154,7 +161,7 @@ class Search:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Go over all tiles from a place on."""
-        with one_thread_each(threads()) as in_order:
+        with one_thread_each(self.product.threads()) as in_order:
             self._run(in_order, place, journal, on_progress)
 
     def _run(
@@ -164,39 +171,57 @@ class Search:
         journal: Journal | None,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        (left, right), (n, m) = self._sides, map(len, self._sides)
-        across = -(-m // Y_TILE)
-        in_all = -(-n // X_TILE) * across
+        n, m = map(len, self._sides)
+        across = -(-m // self._y_tile)
+        in_all = -(-n // self._x_tile) * across
         rows, top, start = place
         while top < n:
-            unit = left.units(top, min(top + rows, n))
-
-            def prepared(first: int, unit: np.ndarray = unit, top: int = top) -> Rows:
-                part = unit[first : first + X_TILE]
-                return Rows(top + first, part, self.product.block(part, 0))
-
-            pieces = list(in_order(prepared, range(0, len(unit), X_TILE)))
+            pieces = self._read(in_order, top, min(top + rows, n))
             while start < m:
-                other = right.units(start, min(start + Y_TILE, m))
-                y = Rows(start, other, self.product.block(other, 1))
+                y = self._rows(1, start, self._sides[1].units(start, min(start + self._y_tile, m)))
                 multiply = self.product.against(y.block.low)
 
                 def search(x: Rows, y: Rows = y, multiply: Multiply = multiply) -> None:
                     self._tile(x, y, multiply)
 
-                before = top // X_TILE * across + start // Y_TILE * len(pieces)
+                before = top // self._x_tile * across + start // self._y_tile * len(pieces)
                 for done, _ in enumerate(in_order(search, pieces), before + 1):
                     if on_progress is not None:
                         on_progress(done, in_all)
                 if self.broken:
                     return
-                start += Y_TILE
+                self._fetch(1, y)
+                start += self._y_tile
                 if journal and start < m and journal.due():
+                    self._fetch(0, *pieces)
                     journal.save(Place(rows, top, start), *self._lists)
+            self._fetch(0, *pieces)
             top, start = top + rows, 0
-            del pieces, unit, prepared  # before the next are read
+            del pieces  # before the next are read
             if journal and top < n and journal.due():
                 journal.save(Place(rows, top, start), *self._lists)
+
+    def _read(self, in_order: InOrder[Any, Any], top: int, stop: int) -> list[Rows]:
+        """Rows top to stop of x, cut into tiles."""
+        pieces: list[Rows] = []
+        for first in range(top, stop, max(_READ, self._x_tile)):
+            unit = self._sides[0].units(first, min(first + max(_READ, self._x_tile), stop))
+
+            def piece(start: int, first: int = first, unit: np.ndarray = unit) -> Rows:
+                return self._rows(0, first + start, unit[start : start + self._x_tile])
+
+            pieces += in_order(piece, range(0, len(unit), self._x_tile))
+        return pieces
+
+    def _rows(self, side: int, first: int, unit: np.ndarray) -> Rows:
+        there = self.product.put(unit)
+        best = self.product.put(self._lists[side][first : first + len(unit)])
+        return Rows(first, there, self.product.block(there, side), best)
+
+    def _fetch(self, side: int, *pieces: Rows) -> None:
+        """Bring the lists of some rows into those of all."""
+        for rows in pieces:
+            self.product.fetch(rows.best, self._lists[side][rows.first : rows.first + len(rows.unit)])
 
     def _tile(self, x: Rows, y: Rows, multiply: Multiply) -> None:
         """Search all pairs of some rows of x with some of y."""
@@ -211,65 +236,50 @@ class Search:
         finally:
             self._memory.put(memory)
 
-    def _limits(self, tile: Any, x: Rows, y: Rows, slacks: tuple[np.ndarray, ...]) -> tuple[Limits, Limits]:
+    def _limits(self, tile: Any, x: Rows, y: Rows, slacks: tuple[Any, ...]) -> tuple[Limits, Limits]:
         """How large an estimate must be so that its pair may be among the best of its row or column."""
-        spread = self.product.spread
+        spread, library = self.product.spread, self.product.library
         sides = (x, y)
         bounds, above = [], [side.block.bias + slack for side, slack in zip(sides, slacks, strict=True)]
-        for own, (side, keys) in enumerate(zip(sides, self._lists, strict=True)):
-            kth = scores_of(keys[side.first : side.first + len(side.unit), 0])
-            if kth.min(initial=0) == -np.inf:
+        for own, side in enumerate(sides):
+            kth = self.product.scores(side.best[:, 0])
+            if bool((kth == -np.inf).any()):
                 lower = [side.block.bias - slack for side, slack in zip(sides, slacks, strict=True)]
                 lower[own] -= spread * x.block.reach * y.block.reach
-                kth = np.maximum(kth, self._floors(tile, 1 - own, keys.shape[1], lower[own], lower[1 - own]))
-            bounds.append(np.maximum(kth, np.float32(-2)))  # cosines are larger, and -inf is no number to add
+                floors = self._floors(tile, 1 - own, side.best.shape[1], lower[1 - own])
+                if floors is not None:
+                    kth = library.maximum(kth, floors + lower[own])
+            bounds.append(kth.clip(-2))  # cosines are larger, and -inf is no number to add
         limits = []
         for own in (0, 1):
             need, others = bounds[own] - above[own], above[1 - own]
             if spread:  # the number that is stored may be smaller than what it stands for
-                ends = (np.abs(need - end) for end in (others.min(), others.max()))
-                need = need - spread * np.maximum(*ends)
+                ends = (abs(need - end) for end in (others.min(), others.max()))
+                need = need - spread * library.maximum(*ends)
             limits.append(Limits(need, above[own]))
         return limits[0], limits[1]
 
-    def _floors(self, tile: Any, axis: int, k: int, own: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Lower bounds of the k-th best cosine along an axis of a tile: of the maxima of groups, the k-th.
+    def _floors(self, tile: Any, axis: int, k: int, other: Any) -> Any:
+        """The k-th best of the maxima of groups along an axis of a tile; None where the axis is too short.
 
         Args:
-            own, other: float32, what the lower bound of a cosine is more than an estimate, of the rows that
-                are asked for, and of those along the axis.
-
-        Returns:
-            float32 [length of `own`]; -inf where the axis is too short.
+            other: float32, what the lower bound of a cosine is more than an estimate, of the rows along the
+                axis.
         """
         size = len(other)
         groups = min(size, max(_GROUPS, 4 * k))
-        layers = min(size // max(groups, 1), max(_LAYERS, 4 * k))
-        if groups < k or not layers:
-            return np.full(len(own), -np.inf, np.float32)
-        whole = groups * layers
-        at_once, kth = max(1, PAIRS // whole), np.empty(len(own), np.float32)
-        for start in range(0, len(own), at_once):  # in memory that stays in the cache
-            some = slice(start, start + at_once)
-            if axis:
-                lower = self.product.here(tile[some, :whole]) + other[:whole]
-                maxima = lower.reshape(-1, layers, groups).max(axis=1)
-            else:
-                lower = self.product.here(tile[:whole, some]) + other[:whole, None]
-                maxima = lower.reshape(layers, groups, -1).max(axis=0)
-            kth[some] = np.partition(maxima, groups - k, axis=axis).take(groups - k, axis=axis)
-        return kth + own
+        layers = min(size // max(groups, 1), max(self.product.layers, 4 * k))
+        return self.product.kth(tile, k, layers, groups, other, axis) if groups >= k and layers else None
 
-    def _compute(self, pairs: Pairs, x: Rows, y: Rows, slacks: tuple[np.ndarray, ...]) -> None:
+    def _compute(self, pairs: Pairs, x: Rows, y: Rows, slacks: tuple[Any, ...]) -> None:
         """Compute the cosines of pairs, and put them into the lists."""
         rows, columns, estimates = pairs
-        cosines = self.product.loops.dots(x.unit, y.unit, rows, columns)
-        error = np.abs(cosines - (estimates + (x.block.bias[rows] + y.block.bias[columns])))
-        bound = np.abs(estimates) * self.product.spread + (slacks[0][rows] + slacks[1][columns])
+        cosines = self.product.dots(x.unit, y.unit, rows, columns)
+        error = abs(cosines - (estimates + (x.block.bias[rows] + y.block.bias[columns])))
+        bound = abs(estimates) * self.product.spread + (slacks[0][rows] + slacks[1][columns])
         broken = bool((error > bound).any())
-        rows, columns = rows + x.first, columns + y.first
         with self._lock:
-            self.product.loops.offer(self._lists[0], rows, columns, cosines)
-            self.product.loops.offer(self._lists[1], columns, rows, cosines)
+            self.product.offer(x.best, rows, columns + y.first, cosines)
+            self.product.offer(y.best, columns, rows + x.first, cosines)
             self.computed += len(cosines)
             self.broken = self.broken or broken

@@ -1,4 +1,4 @@
-"""Products by torch: float32, bfloat16, int8, and bfloat16 on a GPU.
+"""Products by torch on a processor: float32, bfloat16 and int8.
 
 Sentence vectors lie in a narrow cone. So the centre of its side is subtracted from every row before it is
 rounded: without their common part products are small, and so are rounding errors. With x = a + p, where a is
@@ -9,30 +9,17 @@ the centre, and p rounded to p', and y = b + q the same way,
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-from mexma_cli.knn import kernels, units
+from mexma_cli.knn import kernels
 from mexma_cli.knn.products import Block, Float32, Multiply, Samples
 from mexma_cli.knn.units import Limits, Pairs
-from mexma_cli.numerics.devices import pick_device
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 1 << 8  # rows that stay in the processor's cache
-
-
-def load_libraries() -> None:
-    """Load what products on a GPU need, a gigabyte or more of this machine's memory, if one is to search."""
-    device = pick_device("auto")
-    if device.type != "cpu":
-        one = torch.ones(1, 1, dtype=torch.bfloat16, device=device)
-        torch.matmul(one, one)
 
 
 class TorchFloat32(Float32):
@@ -54,7 +41,6 @@ class BFloat16(Float32):
 
     dtype = torch.bfloat16
     spread = np.float32(2.0**-8)
-    device = torch.device("cpu")
 
     def __init__(self, samples: Samples) -> None:
         super().__init__()
@@ -63,7 +49,7 @@ class BFloat16(Float32):
             for rows in samples
         ]
 
-    def block(self, unit: np.ndarray, side: int) -> Block:
+    def block(self, unit: Any, side: int) -> Block:
         centre, other = self.centres[side], self.centres[1 - side]
         bias = unit @ other
         if side:
@@ -78,7 +64,7 @@ class BFloat16(Float32):
             lengths[1, own] = (exact - kept).norm(dim=1)
         length, error = lengths.numpy() * np.float32(1.0001)
         sums = np.full(len(unit), 2 * unit.shape[1] * 2.0**-24 + 5e-7, np.float32)
-        return Block(low.to(self.device), bias, error, sums, length.max(initial=0))
+        return Block(low, bias, error, sums, length.max(initial=0))
 
     def rounded(self, exact: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows in low precision, and these as float32."""
@@ -86,7 +72,7 @@ class BFloat16(Float32):
         return low, low.float()
 
     def memory(self, rows: int, columns: int) -> Any:
-        return torch.empty(rows * columns, dtype=torch.bfloat16, device=self.device)
+        return torch.empty(rows * columns, dtype=torch.bfloat16)
 
     def against(self, low: Any) -> Multiply:
         def multiply(rows: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
@@ -99,7 +85,7 @@ class BFloat16(Float32):
         return kernels.near(tile.view(torch.int16).numpy().view(np.uint16), rows, columns)
 
     def here(self, estimates: Any) -> np.ndarray:
-        found: np.ndarray = estimates.float().cpu().numpy()
+        found: np.ndarray = estimates.float().numpy()
         return found
 
 
@@ -148,46 +134,5 @@ class Int8(BFloat16):
         return multiply
 
 
-class OnDevice(BFloat16):
-    """bfloat16 on a GPU (or, to test the same code, "cpu"). Estimates stay there: copying a tile would take
-    longer than computing it. Only pairs that may be near come back."""
-
-    memory_errors = (torch.OutOfMemoryError,)
-
-    def __init__(self, samples: Samples, device: str) -> None:
-        super().__init__(samples)
-        self.device = torch.device(device)
-        if self.device.type == "cuda":
-            log.info("searching on %s", torch.cuda.get_device_name(self.device))
-
-    def against(self, low: Any) -> Multiply:
-        multiply = super().against(low)
-
-        def exactly(rows: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-            with _float32_sums():
-                return multiply(rows, memory)
-
-        return exactly
-
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
-        there = [
-            Limits(*(torch.from_numpy(part).to(self.device) for part in limits)) for limits in (rows, columns)
-        ]
-        for places in units.near(tile, there[0], there[1], torch):
-            yield Pairs(places.rows.cpu().numpy(), places.columns.cpu().numpy(), self.here(places.estimates))
-
-
 KINDS: tuple[type[Float32], ...] = (Float32, TorchFloat32, BFloat16, Int8)
 """The products of a processor."""
-
-
-@contextmanager
-def _float32_sums() -> Iterator[None]:
-    """Sums of products in float32 to the end: the bounds count on it."""
-    settings = torch.backends.cuda.matmul
-    before = settings.allow_bf16_reduced_precision_reduction
-    settings.allow_bf16_reduced_precision_reduction = False
-    try:
-        yield
-    finally:
-        settings.allow_bf16_reduced_precision_reduction = before

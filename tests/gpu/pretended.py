@@ -26,8 +26,8 @@ from torch.utils.backend_registration import (
 )
 
 from mexma_cli.knn import tiles
+from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.torch_products import OnDevice
 
 NAME = "pretended"
 aten = torch.ops.aten

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import choice, torch_products
+from mexma_cli.knn import choice, device
 from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.choice import choose, pairs_needed
+from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32
 from mexma_cli.knn.sides import Side
-from mexma_cli.knn.torch_products import BFloat16, Int8, OnDevice, TorchFloat32
+from mexma_cli.knn.torch_products import BFloat16, Int8, TorchFloat32
 from mexma_cli.numerics.precisions import computing_on
 from mexma_cli.settings.stages import SearchSettings
 
@@ -103,7 +104,7 @@ def test_a_gpu_is_taken_where_there_is_one_and_enough_to_do(monkeypatch: pytest.
     monkeypatch.setattr(choice, "times", lambda dim: (1.0, math.inf, math.inf, math.inf))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     made: list[str] = []
-    monkeypatch.setattr(torch_products, "OnDevice", lambda samples, device: made.append(device))
+    monkeypatch.setattr(device, "OnDevice", lambda samples, device: made.append(device))
     choose(sides(), MANY, 4)
     assert made == ["cuda"]
     assert type(choose(sides(), FEW, 4)) is Float32

@@ -246,9 +246,9 @@ def journal_beside(
 
 def load_libraries() -> None:
     """Load what a search in limited memory needs, so that it is counted."""
-    from mexma_cli.knn import torch_products
+    from mexma_cli.knn import device
 
-    torch_products.load_libraries()
+    device.load_libraries()
 
 
 def has_index(n: int, m: int, index: str) -> bool:
