@@ -80,32 +80,47 @@ def behind_link(path: Path) -> Path:
     return resolved(path) if path.is_symlink() else path
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those that it is in, unless it is there: after a power cut it still is."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        fsync_folder(folder.parent)
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder, and those that it is in, unless it is there: after a power cut it still is.
+
+    Returns:
+        The folders that were made, the outermost first.
+    """
+    if folder.is_dir():
+        return []
+    made = make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    fsync_folder(folder.parent)
+    return [*made, folder]
 
 
-def make_parent(path: Path) -> None:
-    """Make the folder of an output if it is missing, and check that it can be written to.
+def check_parent(path: Path) -> None:
+    """Check that an output can be written; its `workplace` makes the folder, if that is missing.
 
     Raises:
         MexmaError: It cannot, or it lies in a store; the message names the output or its folder.
     """
     check_outside_stores(path)
     folder = behind_link(path).parent
-    hint = "name another output"
+    there = next((one for one in (folder, *folder.parents) if os.path.exists(one)), folder)
+    what = f"{path} cannot be written" if folder.is_dir() else f"{folder}: the folder cannot be made"
+    try:
+        with tempfile.TemporaryFile(dir=there), suppress(FileNotFoundError):
+            (there / partial(path).name).lstat()  # its name may be too long
+            folder.lstat()
+    except OSError as error:
+        raise MexmaError(f"{what}: {error.strerror}", "name another output") from None
+
+
+def make_parent(path: Path) -> None:
+    """Make the folder of an output, as `check_parent` checks it."""
+    check_parent(path)
+    folder = behind_link(path).parent
     try:
         make_folder(folder)
     except OSError as error:
-        raise MexmaError(f"{folder}: the folder cannot be made: {error.strerror}", hint) from None
-    try:
-        with tempfile.TemporaryFile(dir=folder), suppress(FileNotFoundError):
-            partial(path).lstat()  # its name may be too long
-    except OSError as error:
-        raise MexmaError(f"{path} cannot be written: {error.strerror}", hint) from None
+        why = f"{folder}: the folder cannot be made: {error.strerror}"
+        raise MexmaError(why, "name another output") from None
 
 
 def check_outside_stores(path: Path) -> None:
@@ -211,9 +226,10 @@ def workplace(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def _workplace(final: Path) -> Iterator[Path]:
-    folder = partial(final)
+    folder, made = partial(final), list[Path]()
     try:
         with suppress(FileExistsError), no_space_as_message(final):
+            made = make_folder(folder.parent)
             folder.mkdir()
         if not folder.is_dir() or folder.is_symlink():
             raise _not_ours(folder, "is no folder")
@@ -222,6 +238,9 @@ def _workplace(final: Path) -> Iterator[Path]:
     except BaseException:  # also a signal that came with the first line
         with suppress(OSError, MexmaError), only_writer(folder):  # it may be another's now
             folder.rmdir()  # if nothing is in it yet
+        for outer in reversed(made):
+            with suppress(OSError):  # it may be another's now
+                outer.rmdir()
         raise
 
 

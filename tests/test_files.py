@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    check_parent,
     clear,
     clear_all,
     commit,
@@ -218,13 +219,20 @@ def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
         file.write(b"x" * (1 // 0))
-    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "no" / "a"):
-        pass
     assert not list(tmp_path.iterdir())
 
 
-def test_the_folder_of_an_output_is_made(tmp_path: Path) -> None:
-    make_parent(tmp_path / "new" / "inner" / "a.tsv")
+def test_the_folder_of_an_output_is_made_with_it(tmp_path: Path) -> None:
+    output = tmp_path / "new" / "inner" / "a.tsv"
+    check_parent(output)
+    with pytest.raises(ZeroDivisionError), together(), whole_file(output):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir()), "a command that failed leaves no folders"
+    with whole_file(output) as file:
+        file.write(b"x")
+    assert output.read_bytes() == b"x"
+    output.unlink()
+    make_parent(output)
     assert (tmp_path / "new" / "inner").is_dir() and not list((tmp_path / "new" / "inner").iterdir())
     (tmp_path / "link").symlink_to(tmp_path / "other" / "a.tsv")
     make_parent(tmp_path / "link")
@@ -235,7 +243,7 @@ def test_an_output_that_cannot_be_is_called_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MexmaError) as caught:
         make_parent(tmp_path / "file" / "a.tsv")
-    assert caught.value.message == f"{tmp_path / 'file'}: the folder cannot be made: File exists"
+    assert caught.value.message == f"{tmp_path / 'file'}: the folder cannot be made: Not a directory"
     if not Path("/proc/self").exists():
         pytest.skip("needs a folder that no one can write to")
     with pytest.raises(MexmaError, match=r"^/proc/a\.tsv cannot be written: "):

@@ -40,14 +40,14 @@ def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.encoder.loading.folder import CHECKSUMS, check_replaceable, locate
     from mexma_cli.encoder.loading.modules import is_only_ours
-    from mexma_cli.files import make_parent
+    from mexma_cli.files import check_parent
 
     check_replaceable(output)
     if output.exists() and output.resolve() == locate(encoder).resolve():
         raise click.UsageError(f"{output} is the encoder itself: name another folder.")
     if output.exists() and any(output.iterdir()) and not (overwrite or (output / CHECKSUMS).is_file()):
         raise click.UsageError(f"{output} is there already: --overwrite makes it anew.")
-    make_parent(output)
+    check_parent(output)
     SentenceEncoder.load(encoder, "cpu", max_tokens="encoder").save(
         output, SHORT_NAMES[dtype], replace=overwrite
     )

@@ -62,7 +62,7 @@ def command(
       mexma knn fra.emb eng.emb -k 16 -o fra-eng.knn
     """
     check_inputs((source, target))
-    from mexma_cli.files import make_parent
+    from mexma_cli.files import check_parent
     from mexma_cli.stages.knn.knn import find_neighbours, kept_already
     from mexma_cli.store.neighbours import NeighbourStore
 
@@ -75,7 +75,7 @@ def command(
     if dry_run:
         print_estimate((source, target), settings.k, settings, encoder)
         return
-    make_parent(output)
+    check_parent(output)
     started = time.monotonic()
     with ExitStack() as stack:
         stores = opened(stack, (source, target), encoder)

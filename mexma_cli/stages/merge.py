@@ -12,8 +12,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
+    check_parent,
     clear,
-    make_parent,
     no_space_as_message,
     partial,
     resolved,
@@ -174,7 +174,7 @@ def concatenate(
     if not overwrite and (done := _made_already(stores, output, sources)) is not None:
         return done
     check_output(output, overwrite)
-    make_parent(output)
+    check_parent(output)
     with workplace(output) as part, no_space_as_message(part.parent):
         (part.parent / PROGRESS).unlink(missing_ok=True)
         check_output(output, overwrite)  # another process may have been there meanwhile

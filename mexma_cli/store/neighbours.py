@@ -23,11 +23,11 @@ from mexma_cli.files import (
     MANIFEST,
     MARK,
     PROGRESS,
+    check_parent,
     checksum_file,
     fingerprint,
     fsync_file,
     in_work,
-    make_parent,
     no_space_as_message,
     partial,
     remove,
@@ -205,7 +205,7 @@ class NeighbourWriter:
 
     def __enter__(self) -> NeighbourWriter:
         NeighbourStore.check_replaceable(self.path, self._overwrite)
-        make_parent(self.path)
+        check_parent(self.path)
         with ExitStack() as stack:
             stack.enter_context(workplace(self.path))
             if self._overwrite:

@@ -15,11 +15,11 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
+    check_parent,
     checksum_file,
     clear,
     fsync_folder,
     in_work,
-    make_parent,
     no_space_as_message,
     partial,
     read_manifest,
@@ -143,7 +143,7 @@ class EmbeddingWriter:
 
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
-        make_parent(self.path)
+        check_parent(self.path)
         with ExitStack() as stack, no_space_as_message(self._work):
             stack.enter_context(workplace(self.path))
             self._check_place()  # another process may have finished there meanwhile

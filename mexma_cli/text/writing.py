@@ -13,11 +13,11 @@ from xopen import xopen
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    check_parent,
     commit,
     fsync_file,
     in_work,
     is_special,
-    make_parent,
     no_space_as_message,
     resolved,
     whole_file,
@@ -33,7 +33,7 @@ _held: set[Path] = set()
 
 
 def prepare_output(path: Path | None) -> None:
-    """Find out before the work that its result can be written, and make the folder for it.
+    """Find out before the work that its result can be written; its folder is made when it is.
 
     Raises:
         MexmaError: the folder cannot be made or written to, or the name is a folder's.
@@ -43,7 +43,7 @@ def prepare_output(path: Path | None) -> None:
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
     if not is_special(path):
-        make_parent(path)
+        check_parent(path)
     elif not os.access(path, os.W_OK):
         raise MexmaError(f"{path}: not allowed to write there", "name another output")
 

@@ -29,9 +29,9 @@ from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     check_own,
+    check_parent,
     commit,
     fingerprint,
-    make_parent,
     no_space_as_message,
     temporary_space,
     together,
@@ -126,7 +126,7 @@ def prepare_unaligned(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise MexmaError(f"{folder} is a file, not a folder", "name a new folder for --unaligned")
     check_own(folder, UNALIGNED)
-    make_parent(folder)
+    check_parent(folder)
 
 
 def align_files(
