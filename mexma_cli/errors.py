@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib.util
 import io
 import logging
 import re
 import traceback
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _LONGEST = 299
@@ -170,6 +172,40 @@ def _shortened(line: str) -> str:
 def _without_middle(text: str, most: int) -> str:
     half = most // 2
     return text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}"
+
+
+def nearest(typed: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The names that a misspelt one may stand for, the likest first: those that are about as like as this."""
+    likeness = {name: _likeness(typed.lower(), name.lower()) for name in known}
+    found = sorted(likeness, key=lambda name: -likeness[name])[:most]
+    return [name for name in found if likeness[name] > max(0.6, likeness[found[0]] - 0.1)]
+
+
+def _likeness(typed: str, name: str) -> float:
+    """From 0 to 1; 0.9 and more where one of them contains the other."""
+    like = difflib.SequenceMatcher(None, typed, name).ratio()
+    within = min(len(typed), len(name)) > 2 and (typed in name or name in typed)
+    return 0.9 + like / 10 if within else like
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """A question about one of these names, with a space behind it; empty if there is none."""
+    *others, last = names or [""]
+    return f"did you mean {' or '.join(filter(None, (', '.join(others), last)))}? " if names else ""
+
+
+def choice(typed: str, known: Iterable[str], what: str, listed: str = "") -> str:
+    """The hint about a name that there is not: the likest ones, and all where a line has room for them.
+
+    Args:
+        what: What all of them are, in the plural.
+        listed: What lists them, if they may be many, such as "`mexma recipes` lists them".
+    """
+    names = list(known)
+    near = did_you_mean(nearest(typed, names, 3))
+    every = f"{what}: {', '.join(names)}"
+    rest = every if len(f"hint: {near}{every}") <= _LONGEST else listed
+    return f"{near}{rest[:1].upper()}{rest[1:]}".strip() if near else rest
 
 
 def require(package: str, extra: str, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import re
@@ -10,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from mexma_cli.errors import choice
 
 
 class LocalPath(click.Path):
@@ -124,9 +125,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
-            nearest = difflib.get_close_matches(name, self.table, n=1, cutoff=0.5)
-            advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(self.table)}."
-            raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
+            advice = choice(name, self.table, "commands")
+            raise click.UsageError(f"No such command '{name}'. {advice[:1].upper()}{advice[1:]}", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -31,6 +31,7 @@ from mexma_cli.errors import (
     in_a_line,
     is_defect,
     lines_of,
+    nearest,
     printable,
     visible,
 )
@@ -208,6 +209,15 @@ def _name_variable(error: click.BadParameter) -> None:
         error.param_hint = f"{option.get_error_hint(ctx)} (from {option.envvar})"
 
 
+def _say_what_to_do(error: click.UsageError) -> None:
+    """Let Click's own messages name what was meant: the likest options, and how an output is named."""
+    options = [name for option in error.ctx.command.params for name in option.opts] if error.ctx else []
+    if isinstance(error, click.NoSuchOption):
+        error.possibilities = nearest(error.option_name, options, 3)  # type: ignore[misc]
+    elif error.message.startswith("Got unexpected extra argument") and "--output" in options:
+        error.message += ". An output is named with -o."  # type: ignore[misc]
+
+
 class RoadGroup(LazyGroup):
     """The whole program: what goes wrong in a command becomes a message here."""
 
@@ -232,6 +242,8 @@ class RoadGroup(LazyGroup):
         except click.ClickException as error:
             if isinstance(error, click.BadParameter):
                 _name_variable(error)
+            if isinstance(error, click.UsageError):
+                _say_what_to_do(error)
             error.message = printable(error.message)  # type: ignore[misc]  # Click says that it is final
             raise
         except KeyboardInterrupt:

@@ -46,8 +46,8 @@ ROOMS = [
     "files",
     "numerics",
     "languages",
-    "errors",
     "lazy",
+    "errors",
 ]
 VERSION = "mexma_cli.__version__"  # beside the public API, and no part of it: every room may write it
 # The encoder's modules and sub-rooms, in the same order.

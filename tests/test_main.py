@@ -300,7 +300,9 @@ def test_recipes_are_listed_and_printed() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("mien", "No such command 'mien'. Did you mean 'mine'?"),
+        ("mien", "No such command 'mien'. Did you mean mine? Commands: run, demo, "),
+        ("mine --margn x", "No such option '--margn'. Did you mean '--margin'?"),
+        ("embed a.txt a.emb", "Got unexpected extra argument (a.emb). An output is named with -o."),
         ("zzzzz", "run, demo, split, langid, embed, merge, project"),
         ("-q -v info x", "-q and -v"),
     ],

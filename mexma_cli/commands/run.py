@@ -39,13 +39,13 @@ _STATES = {
 @click.option(
     "--only",
     metavar="STAGE",
-    help="Stop after this stage: split, embed, knn, tune, mine, align or filter.",
+    help="Stop after this stage: split, embed, knn, mine, align or filter.",
 )
 @click.option(
     "--from",
     "start",
     metavar="STAGE",
-    help="Begin with this stage, and take earlier results as they are.",
+    help="Begin with this stage (named as for --only), and take what earlier ones made as it is.",
 )
 @click.option("--pairs", metavar="SRC-TGT,...", help="Only these language pairs, such as fra-eng,deu-eng.")
 @click.option(
@@ -127,15 +127,15 @@ def command(
             _print_estimate(said, split, whole=bool(assume) or calibrate)
         return
 
-    started = time.monotonic()
+    started, folder = time.monotonic(), Path(found.run).absolute()
     with ExitStack() as stack:
         make = partial(_executor, executor, found, jobs or 1)
         done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
     before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)
-    log.info("report: %s", Path(found.run) / PAGE)
-    for folder in outputs(found, done.units.values()):
-        click.echo(folder)
+    log.info("report: %s", folder / PAGE)
+    for made in outputs(found, done.units.values()):
+        click.echo(made)
 
 
 def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Executor:

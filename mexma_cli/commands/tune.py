@@ -178,7 +178,9 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
         check_inputs(inputs)
         return
     if len(inputs) != 1:
-        raise click.UsageError("--gold goes with one file, the CANDIDATES that `mexma mine` wrote.")
+        raise click.UsageError(
+            "--gold goes with one file, the CANDIDATES: `mexma mine SOURCE TARGET -o pairs.tsv` writes them."
+        )
     if (options["source_ids"] is None) != (options["target_ids"] is None):
         raise click.UsageError("Give --source and --target together, or neither.")
     if options["languages"] is not None:

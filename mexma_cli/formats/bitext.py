@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, OTHER_FORMATS, Member, label_of, lines_of, read_pieces
@@ -371,7 +371,7 @@ def named_format(output: Path, name: str | None) -> BitextFormat:
     """
     every = formats(alignments=True)
     if name is not None and name not in every:
-        raise MexmaError(f"no format {name!r}", f"formats: {', '.join(every)}")
+        raise MexmaError(f"no format {name!r}", choice(name, every, "formats"))
     return every[name or format_of(output, list(every))]
 
 

@@ -48,6 +48,8 @@ _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair)}
 """By the number of columns: the pairs of which all is written that is known."""
+ONE_SIDE = "is it one side of a bitext in two files? Name the other one too"
+"""The hint about a text where pairs should be."""
 _OTHERS = {
     begun: f"it looks like {name}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
     for begun, name in (("{", "JSONL"), ("<", "XML"))
@@ -330,7 +332,7 @@ def _sides(line: str, where: str) -> list[str]:
     if len(fields) != 2:
         hint = "cut out the columns of the two sentences, such as `cut -f 1,2`"
         if len(fields) == 1:
-            hint = _OTHERS.get(line[:1]) or "is it one side of a bitext in two files? Name the other one too"
+            hint = _OTHERS.get(line[:1]) or ONE_SIDE
         raise MexmaError(
             f"{where}: {counted(len(fields), 'tab-separated field')}, expected 2 (source, target): "
             f"{shortened(line)}",

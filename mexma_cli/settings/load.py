@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import glob
 import re
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
 from mexma_cli.files import shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed
 from mexma_cli.settings.corpus import CorpusRecipe
@@ -136,8 +135,8 @@ def find(source: str, folder: Path = Path()) -> Path:
 
 def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
     name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "`mexma recipes` lists them"
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}? {all_}" if near else all_
+    near = did_you_mean(nearest(name, known, 3))
+    hint = near + all_
     if "/" in source or path.suffix in (".yaml", ".yml"):
         return MexmaError(f"{path}: no such file", hint if near else None)
     return MexmaError(f"no recipe {source!r}", hint)
@@ -157,7 +156,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
     names = [str(phase.get("name", "?")) for phase in phases]
     if steps[0] == "phases" and len(steps) > 2:
         if steps[1] not in names:
-            raise MexmaError(f"--set {key}: no phase {steps[1]!r}", f"phases: {', '.join(names)}")
+            raise MexmaError(f"--set {key}: no phase {steps[1]!r}", choice(steps[1], names, "phases"))
         _assign(phases[names.index(steps[1])], steps[2:], value)
     elif "phases" in raw and steps[0] in ("trainer", "objective"):
         if steps[0] == "objective" and len(phases) > 1:
@@ -357,7 +356,7 @@ def _nearest(location: Place, model: type[Section], raw: Any, phases: list[Any])
     elsewhere = [place for place in _places(model) if place[-1] in wanted]
     elsewhere.sort(key=lambda place: (place[0] != location[0], len(place)))
     near = [name for name in wanted if name in known] or [".".join(place) for place in elsewhere]
-    near = near or difflib.get_close_matches(key, known, 1, 0.5)
+    near = near or nearest(key, known)
     return f"did you mean `{near[0]}`?" if near else f"known there: {', '.join(known)}"
 
 

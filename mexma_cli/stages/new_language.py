@@ -27,13 +27,14 @@ from mexma_cli.errors import MexmaError, in_a_line
 from mexma_cli.evaluation.bucc import measure, read_sets
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
+from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.duplicates import fold, pair_hash
-from mexma_cli.text.identify import identifier
+from mexma_cli.text.identify import identifier, swapped_sides
 from mexma_cli.text.rules import PairRules
 
 RECIPE = "new-language.yaml"
@@ -189,14 +190,9 @@ def _check_sides(code: str, pairs: Sequence[Pair]) -> None:
     """Refuse pairs whose first sentences are mostly English, and whose second ones are not."""
     model = identifier("py3langid")
     assert model is not None
-    english = TARGET.partition("_")[0]
-    first, second = (
-        sum(guess.language == english for guess in model.identify(side)) / len(side)
-        for side in zip(*pairs[:_IDENTIFIED], strict=True)
-    )
-    if first > 0.5 > second:
+    if wrong := swapped_sides(list(zip(*pairs[:_IDENTIFIED], strict=True)), (UNSTATED, TARGET), model):
         raise MexmaError(
-            f"{first:.0%} of the first sentences look English, and {second:.0%} of the second",
+            wrong,
             f"a line is a sentence in {languages.name(code)}, TAB, its English translation: swap the columns",
         )
 

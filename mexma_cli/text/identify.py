@@ -279,6 +279,25 @@ def in_other_language(
     return other
 
 
+def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
+    """In words, that the sentences of two sides look as if the sides were swapped; empty if they do not.
+
+    Args:
+        sides: N sources and N targets.
+        spoken: What they should be in: codes, of which some may be unknown to the identifier.
+    """
+    meant = [kindred(code) & model.known for code in spoken]
+    if meant[0] & meant[1] or not sides[0]:
+        return ""
+    guesses = [[guess.language for guess in model.identify(side)] for side in sides]
+    for own, wanted in enumerate(meant):
+        shares = [sum(language in wanted for language in side) / len(side) for side in guesses]
+        if shares[1 - own] > 0.5 > shares[own]:
+            name = languages.name(spoken[own])
+            return "{:.0%} of the sources look {name}, and {:.0%} of the targets".format(*shares, name=name)
+    return ""
+
+
 def flores(guess: Guess, line: str) -> str:
     """The FLORES-200 code of a line's language; of those in two scripts, in the one of most of its letters.
 

@@ -6,7 +6,6 @@ looks at a batch of sentences at once, with numpy or with patterns that are trie
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
 from mexma_cli.text.characters import (
     BROKEN,
     COMMON,
@@ -156,12 +155,23 @@ def chosen_limits(
     return {name: limits[name] for name in RULES if name in limits}
 
 
+_MEANT = {
+    "length": ("short", "long", "ratio"),
+    "words": ("few-words", "many-words", "long-word"),
+    "score": ("low-score", "high-score"),
+    "langid": ("language",),
+}
+"""Names that are none, and the rules that users may mean by them."""
+
+
 def _known(name: str, known: Mapping[str, Rule]) -> Rule:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? The" if near else "the"
-    raise MexmaError(f"there is no rule {name!r}", f"{hint} rules are {', '.join(known)}")
+    command = "filter" if "ratio" in known else "split"
+    meant = [one for near in nearest(name, _MEANT) for one in _MEANT[near] if one in known]
+    listed = f"`mexma {command} --help` lists the rules"
+    hint = did_you_mean(meant) + listed if meant else choice(name, known, "rules", listed)
+    raise MexmaError(f"there is no rule {name!r}", hint)
 
 
 def _limit(rule: Rule, text: str) -> float:

@@ -166,9 +166,13 @@ def test_rules_by_name(tmp_path: Path) -> None:
 def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
     path = made(tmp_path / "in.tsv")
     done = ok(filtered(path, "--target-lang", "eng"))
-    assert "no language is stated (--source-lang): script and language not checked there" in done.stderr
+    unstated = "the language of the source is not checked (rules script and language): --source-lang states"
+    assert unstated in done.stderr and "of the target" not in done.stderr
     done = ok(filtered(path, "--source-lang", "tlh", "--target-lang", "eng", "--off", "script"))
-    assert re.search(r"warning: py3langid \S+ does not know tlh.*: the language is not checked", done.stderr)
+    assert re.search(r"the rule language does not check Klingon: py3langid \S+ does not", done.stderr)
+    spoken = "--source-lang", "eng", "--target-lang", "fra"
+    swapped = ok(filtered(write(tmp_path / "fra-eng.tsv", *["\t".join(FINE)] * 20), *spoken)).stderr
+    assert "0% of the sources look English, and 100% of the targets: are the sides swapped" in swapped
     done = ok(filtered(path, "--off", "script", "--off", "language"))
     assert "warning" not in done.stderr
 

@@ -98,12 +98,22 @@ def test_stdin_is_called_so_and_is_one_input_only(candidates: Path, gold: Path) 
         fails(run("tune", *arguments, stdin="a\n"), 1, "error: stdin, line 1: 1 tab-separated field")
 
 
+def test_swapped_sides_are_called_so(tmp_path: Path) -> None:
+    mined = write(tmp_path / "c.tsv", "1.3\tA\ta", "1.2\tB\tb")
+    gold, ids = write(tmp_path / "g.tsv", "a\tA"), write(tmp_path / "ids.tsv", "s1\tt1")
+    sides = write(tmp_path / "s.tsv", "s1\ta", "s2\tb"), write(tmp_path / "t.tsv", "t1\tA", "t2\tB")
+    for options in (["--gold", gold], ["--gold", ids, "--source", sides[0], "--target", sides[1]]):
+        fails(run("tune", mined, *options), 1, "hint: they are there with the sides swapped")
+
+
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
     fails(
         run("tune", write(tmp_path / "c.html", "<html>"), "--gold", gold),
         1,
         "hint: it looks like XML; TSV is read, as `mexma mine",
     )
+    text = run("tune", write(tmp_path / "c.txt", "one sentence"), "--gold", gold)
+    fails(text, 1, "hint: `mexma mine SOURCE TARGET -o pairs.tsv` writes the candidates")
 
 
 def test_what_mine_writes_is_read(tmp_path: Path, sentences: dict[str, list[str]]) -> None:

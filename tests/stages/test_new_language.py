@@ -106,7 +106,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_swapped_columns_are_refused_and_can_be_mended(tmp_path: Path) -> None:
     swapped = ["\t".join(reversed(line.split("\t"))) for line in demo_pairs(400)]
     text = write(tmp_path / "pairs.tsv", *swapped)
-    with pytest.raises(MexmaError, match=r"of the first sentences look English, and 0% of the second"):
+    with pytest.raises(MexmaError, match=r"of the sources look English, and 0% of the targets"):
         begin("spa_Latn", [text], tmp_path / "run")
     begin("spa_Latn", [write(text, *demo_pairs(400))], tmp_path / "run")
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, lines_of
 from mexma_cli.text.duplicates import fold
 from mexma_cli.text.rules import (
     CODES,
     NAMES,
+    OF_SENTENCES,
     RULES,
     SMOOTHING,
     PairRules,
@@ -148,6 +151,25 @@ def test_mistakes_in_names_and_limits(on: list[str], off: list[str], message: st
     with pytest.raises(MexmaError) as caught:
         chosen_limits(on, off)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "near"),
+    [
+        ("lenght", (), "short, long or ratio"),
+        ("lenght", OF_SENTENCES, "short or long"),
+        ("ratoi", (), "ratio"),
+        ("numbrs", (), "numbers"),
+        ("lang", OF_SENTENCES, "language"),
+    ],
+)
+def test_the_nearest_rules_are_named_and_what_lists_all(name: str, of: Sequence[str], near: str) -> None:
+    with pytest.raises(MexmaError) as caught:
+        chosen_limits([name], of=of)
+    asked, _, listed = (caught.value.hint or "").partition("? ")
+    assert asked == f"did you mean {near}"
+    assert "duplicate" in listed or listed == f"`mexma {'split' if of else 'filter'} --help` lists the rules"
+    assert not any("…" in line for line in lines_of(caught.value))
 
 
 def test_a_rule_says_its_limit() -> None:

@@ -25,7 +25,7 @@ from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.text.duplicates import folded
-from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language
+from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language, swapped_sides
 from mexma_cli.text.lines import label_of, read_lines
 from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
@@ -130,15 +130,12 @@ def filter_files(
 def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path] = ()) -> PairRules:
     """The rules as they can be applied; those that cannot are named in the log."""
     limits = chosen_limits(settings.on, settings.off)
-    unstated = [side for side, code in zip(("source", "target"), spoken, strict=True) if code == UNSTATED]
     needing = " and ".join(name for name in ("script", "language") if name in limits)
-    if unstated and needing:
-        options = " ".join(f"--{side}-lang" for side in unstated)
-        log.warning("no language is stated (%s): %s not checked there", options, needing)
     known = [languages.known(code) for code in spoken]
-    for code, meant in zip(spoken, known, strict=True):
-        if meant == UNSTATED != code and needing:
-            log.warning("%s is not the code of one language: %s not checked there", code, needing)
+    for side, code, meant in zip(("source", "target"), spoken, known, strict=True):
+        if meant == UNSTATED and needing:
+            why = f"--{side}-lang states none" if code == UNSTATED else f"{code} is not the code of one"
+            log.warning("the language of the %s is not checked (rules %s): %s", side, needing, why)
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
     foreign = [_foreign(model, code) if model else None for code in known]
     scripts = [languages.script(code) for code in known]
@@ -153,7 +150,7 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
     try:
         wanted = expected(language, model)
     except MexmaError as error:
-        log.warning("%s: the language is not checked there", error.message)
+        log.warning("the rule language does not check %s: %s", languages.name(language), error.message)
         return None
 
     def foreign(sentences: Sequence[str]) -> np.ndarray:
@@ -187,6 +184,8 @@ def _judged(
     alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
     with closing(_beside(batches, job, bitext.languages)) as others:
         for records, (sources, targets, *_), codes in chain(alone, others):
+            if not done and codes.astype(bool).mean() > 0.5:
+                _warn_of_swapped((sources, targets), bitext.languages, job.settings)
             yield Judged(records, sources, targets, codes)
             done += len(records)
             on_progress(done)
@@ -196,6 +195,16 @@ def _judged(
             "there are no pairs in the input",
             f"left out: {reasons}" if reasons else "each line must be: source TAB target",
         )
+
+
+def _warn_of_swapped(
+    sides: tuple[list[str], list[str]], spoken: tuple[str, str], settings: RuleSettings
+) -> None:
+    """Say it where most pairs are dropped because each side is in the language of the other."""
+    model = identifier(settings.lid, settings.lid_model)
+    codes = languages.known(spoken[0]), languages.known(spoken[1])
+    if model is not None and (wrong := swapped_sides(sides, codes, model)):
+        log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
 
 
 def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:

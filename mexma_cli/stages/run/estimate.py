@@ -13,7 +13,7 @@ from typing import Any
 
 from mexma_cli.classifier.model import bytes_for
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
@@ -100,7 +100,9 @@ def estimate(
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
     for code in assumed or ():
         if code not in texts:
-            raise MexmaError(f"{code} is none of the languages, {', '.join(texts)}")
+            raise MexmaError(
+                f"{code} is none of the languages of the wanted pairs", choice(code, texts, "languages")
+            )
         lines = (assumed or {})[code]
         texts[code] = _Text(lines, round(texts[code].bytes / max(1, texts[code].lines) * lines))
     done: Counter[_Group] = Counter()

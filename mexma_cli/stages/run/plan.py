@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mexma_cli.encoder.loading.folder import files_of_encoder
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.corpus import CorpusRecipe
@@ -21,6 +22,7 @@ from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored,
 from mexma_cli.stages.run.units import BITEXT, REJECTS, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
+from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
@@ -71,7 +73,7 @@ class Selection:
     pairs: tuple[tuple[str, str], ...] = ()
 
     def narrowed(self, recipe: CorpusRecipe) -> CorpusRecipe:
-        """The recipe with the wanted pairs alone, in the direction that it has them in.
+        """The recipe with the wanted pairs and their languages alone, in the direction that it has them in.
 
         Raises:
             MexmaError: It does not have one of them, or not the stage.
@@ -79,14 +81,16 @@ class Selection:
         stages = _stages_of(recipe)
         for stage in (self.only, self.start):
             if stage is not None and stage not in stages:
-                raise MexmaError(f"no stage {stage!r} in this recipe", f"stages: {', '.join(stages)}")
+                raise MexmaError(f"no stage {stage!r} in this recipe", choice(stage, stages, "stages"))
         known = {frozenset(pair): pair for pair in recipe.language_pairs()}
         for pair in self.pairs:
             if frozenset(pair) not in known:
-                have = ", ".join("-".join(one) for one in known.values())
-                raise MexmaError(f"{'-'.join(pair)} is no pair of this recipe", f"pairs: {have}")
+                name, have = "-".join(pair), map("-".join, known.values())
+                hint = choice(name, have, "pairs", "see its key `pairs`")
+                raise MexmaError(f"{name} is no pair of this recipe", hint)
         wanted = list(dict.fromkeys(known[frozenset(pair)] for pair in self.pairs))
-        return recipe.model_copy(update={"pairs": tuple(wanted)}) if wanted else recipe
+        spoken = {code: text for code, text in recipe.languages.items() if code in chain(*wanted)}
+        return recipe.model_copy(update={"pairs": tuple(wanted), "languages": spoken}) if wanted else recipe
 
     def goals(self, recipe: CorpusRecipe) -> list[str]:
         """The last unit of each language pair, if that is wanted."""
@@ -123,6 +127,11 @@ def check_settings(recipe: CorpusRecipe) -> None:
         MexmaError: The message names the key.
     """
     output = recipe.output
+    for where, rules, of in _rules(recipe):
+        try:
+            chosen_limits(rules.on, rules.off, of)
+        except MexmaError as error:
+            raise MexmaError(f"`{where}`: {error.message}", error.hint) from None
     check_index(recipe.mine.index)
     if recipe.align is None:
         stated(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
@@ -138,6 +147,15 @@ def check_settings(recipe: CorpusRecipe) -> None:
         raise MexmaError("`align.chunks` cuts whole documents", "say `output.format: documents`")
     if output.compression and not split_ending(f"x.{output.compression}")[1]:
         raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
+
+
+def _rules(recipe: CorpusRecipe) -> Iterator[tuple[str, RuleSettings, Sequence[str]]]:
+    """The sections of a recipe that name rules, and what these may look at."""
+    if recipe.filter is not None:
+        yield "filter", recipe.filter, SELECTABLE
+    for code, text in recipe.languages.items():
+        if text.split is not None:
+            yield f"languages.{code}.split", text.split, OF_SENTENCES
 
 
 def inputs_of(recipe: CorpusRecipe) -> Inputs:

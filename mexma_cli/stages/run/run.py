@@ -67,6 +67,7 @@ def run_corpus(
     with only_writer(folder.path):
 
         def begin() -> None:
+            log.info("the run's folder: %s", folder.path.absolute())
             folder.begin()
             for name in _OWN:
                 clear(folder.path / name)  # a run was killed when it had just given one its name

@@ -223,7 +223,7 @@ def chosen_inputs(
     if not all((settings.format or kind_of(file)) == "tmx" for file in found.files):
         resolve(lang)  # only TMX has languages that are none
     elif how.language == UNSTATED:
-        log.warning("%s is not the code of one language: script, language not checked", lang)
+        log.warning("%s is not the code of one language, so the language is not checked", lang)
     return found, how
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, one_field, open_pairs
 from mexma_cli.formats.ids import read_id_pairs, read_ids
+from mexma_cli.formats.tsv import ONE_SIDE
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import label_of
@@ -86,14 +88,23 @@ def tune(
         wanted = set(read_id_pairs(gold, (sources.ids, targets.ids), (sources.path, targets.path)))
         keyed, ambiguous, unknown = _with_ids(found, sources, targets)
         if unknown == len(found):
+            swapped = any(pair.source in targets.known and pair.target in sources.known for pair in found)
             raise MexmaError(
                 f"{name}, line 1: no candidate has both its sentences in {sources.path} and {targets.path}",
-                "the id files must hold the sentences that were mined; are --source and --target swapped?",
+                "they are there with the sides swapped: swap --source and --target, and the ids of the pairs"
+                if swapped
+                else "the id files must hold the sentences that were mined",
             )
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
-        raise _nothing_found(name, label_of(gold), len(best_of), len(wanted), source_ids is None)
+        hint = "give the sentences exactly as they were mined, or ids with --source and --target"
+        if any((target, source) in wanted for source, target in best_of):
+            hint = "they are there with the sides swapped: each line of the gold list is source TAB target"
+        raise MexmaError(
+            f"{label_of(gold)}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {name}",
+            None if source_ids is not None and "swapped" not in hint else hint,
+        )
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
     try:
@@ -118,7 +129,13 @@ def tune(
 
 def _candidates(path: str | Path) -> Iterator[MinedPair]:
     """The pairs of a file with their scores, and with sentences as they are in TSV."""
-    for number, pair in enumerate(open_pairs(path).pairs, 1):
+    pairs = open_pairs(path).pairs
+    try:
+        first = list(islice(pairs, 1))
+    except MexmaError as error:
+        mined = "`mexma mine SOURCE TARGET -o pairs.tsv` writes the candidates, with their scores"
+        raise MexmaError(error.message, mined if error.hint == ONE_SIDE else error.hint) from None
+    for number, pair in enumerate(chain(first, pairs), 1):
         score = getattr(pair, "score", math.nan)
         if not math.isfinite(score):
             raise MexmaError(
@@ -126,14 +143,6 @@ def _candidates(path: str | Path) -> Iterator[MinedPair]:
                 "each pair needs one, as `mexma mine` writes them: score TAB source TAB target",
             )
         yield MinedPair(score, one_field(pair.source), one_field(pair.target))
-
-
-def _nothing_found(candidates: str, gold: str, mined: int, wanted: int, by_text: bool) -> MexmaError:
-    hint = "give the sentences exactly as they were mined, or ids with --source and --target"
-    return MexmaError(
-        f"{gold}: none of its {wanted:,} pairs is among the {mined:,} of {candidates}",
-        hint if by_text else None,
-    )
 
 
 def _each_once(keyed: Iterable[tuple[Pair, MinedPair]]) -> dict[Pair, MinedPair]:

@@ -44,6 +44,10 @@ def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> N
     assert found["units"]["knn"]["all"] == (10**8) ** 2 + 2 * 10**8 + 2
     with pytest.raises(MexmaError, match="ces_Latn is none of the languages"):
         estimate(recipe, Selection(), jobs=1, assumed={"ces_Latn": 10})
+    assert len(recipe.languages) > 2
+    assert list(estimate(recipe, Selection(pairs=(("fra_Latn", "eng_Latn"),)), jobs=1)["languages"]) == [
+        "fra_Latn", "eng_Latn",
+    ]  # fmt: skip
 
 
 def test_costs_are_measured_kept_and_scaled_up(
