@@ -142,21 +142,20 @@ def _names(sentence: str) -> list[Span]:
     """Words that begin with a capital inside the sentence, but not behind a full stop, a quote or a dash."""
     found = []
     for word in islice(WORD.finditer(sentence), 1, None):
-        if word[0][0].isupper() and len(trigrams_of(word[0])) >= NAME_LETTERS:
+        if word[0][0].isupper():
             before = sentence[: word.start()].rstrip()[-1:]
             if before.isalnum() or before in _INSIDE:
-                found.append(word.span())
-    return found
+                found.append(word)
+    letters = np.diff(trigrams_of([word[0] for word in found]).ends)
+    return [word.span() for word, count in zip(found, letters, strict=True) if count >= NAME_LETTERS]
 
 
 def _alone(names: Sequence[Span], sentence: str, other: str) -> list[Span]:
     """Names of a sentence that have no likeness in the other one, as `missing_names` counts them."""
     if not names:
         return []
-    there = {trigram for word in WORD.findall(other) for trigram in trigrams_of(word)}
-    alone = []
-    for start, stop in names:
-        own = trigrams_of(sentence[start:stop])
-        if sum(trigram in there for trigram in own) < _ALIKE * len(own):
-            alone.append((start, stop))
-    return alone
+    there = trigrams_of(WORD.findall(other)).values
+    own = trigrams_of([sentence[slice(*span)] for span in names])
+    shared = np.append(0, np.cumsum(np.isin(own.values, there)))[own.ends]
+    few = np.diff(shared) < _ALIKE * np.diff(own.ends)
+    return [span for span, alone in zip(names, few.tolist(), strict=True) if alone]

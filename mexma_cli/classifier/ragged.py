@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mexma_cli.store.spool import Spool
+
+Value = TypeVar("Value")
+
+
+def flat(rows: Iterable[Sequence[Value]]) -> tuple[list[Value], np.ndarray]:
+    """The values of all rows, one row after the other, and how many each has, int64 [rows]."""
+    held = list(rows)
+    return list(chain.from_iterable(held)), np.fromiter(map(len, held), np.int64, len(held))
 
 
 @dataclass(frozen=True)
@@ -42,11 +51,11 @@ class RaggedSpool:
         self._values, self._ends = Spool(dtype), Spool(np.int64)
         self._ends.write(np.zeros(1, np.int64))
 
-    def write(self, rows: Sequence[Sequence[int]]) -> None:
-        """Append the values of each row."""
+    def write(self, values: Sequence[int] | np.ndarray, counts: np.ndarray) -> None:
+        """Append rows, as `flat` has them."""
         start = self._values.rows
-        self._values.write(np.array([value for row in rows for value in row], np.int64))
-        self._ends.write(start + np.cumsum([len(row) for row in rows], dtype=np.int64))
+        self._values.write(np.asarray(values, np.int64))
+        self._ends.write(start + np.cumsum(counts))
 
     @property
     def rows(self) -> int:

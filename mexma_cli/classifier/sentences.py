@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
 from anyascii import anyascii
 
-from mexma_cli.classifier.ragged import Ragged, RaggedSpool
-from mexma_cli.store.spool import Spool
-from mexma_cli.text.characters import KATAKANA, SIGN
+from mexma_cli.classifier.ragged import Ragged, RaggedSpool, flat
+from mexma_cli.store.spool import Spool, distinct
+from mexma_cli.text.characters import KATAKANA, SIGN, SPACED_ALPHABET, Characters
 from mexma_cli.text.numbers import numbers
 
 MARKS = {
@@ -22,11 +23,11 @@ MARKS = {
     "colon": ":\uff1a",
 }
 """Marks that are counted, and how they are written."""
-_MARK = {character: place for place, kind in enumerate(MARKS.values()) for character in kind}
-_ANY_MARK = re.compile(f"[{''.join(map(re.escape, _MARK))}]")
-WORD = re.compile(rf"{KATAKANA}|(?:(?!{SIGN}|{KATAKANA})[^\W\d_])+|(?:{SIGN})+")
+_KIND_OF_MARK = np.zeros(1 << 16, np.int64)  # by code point; 0: none
+for _place, _kind in enumerate(MARKS.values(), 1):
+    _KIND_OF_MARK[list(map(ord, _kind))] = _place
+WORD = re.compile(rf"{KATAKANA}|[^{SPACED_ALPHABET}]+|(?:{SIGN})+")
 _LINES = 1 << 12
-_KNOWN = 1 << 18  # words whose trigrams are remembered
 _LETTERS = 24  # of a word that are looked at
 NAME_LETTERS = 3
 """Letters of a name, at least."""
@@ -57,41 +58,49 @@ class Sentences:
 
 
 def look_at(texts: Iterable[str]) -> Sentences:
-    """Look at N sentences: takes a tenth of a millisecond for each, and keeps what it finds on disk.
+    """Look at N sentences: takes some hundredths of a millisecond for each, and keeps what it finds on disk.
 
     Raises:
         MexmaError: The temporary disk is full.
     """
-    lengths, all_marks = Spool(np.float32), Spool(np.float32)
-    spools = [RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)]
-    of_names = spools[-1]
-    known: dict[str, list[int]] = {}
+    lengths, marks = Spool(np.float32), Spool(np.float32)
+    digits, trigrams, names, of_names = (
+        RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)
+    )
     for block in _blocks(texts):
-        marks = np.zeros((len(block), len(MARKS)), np.float32)
-        digits, trigrams, names = list[list[int]](), list[list[int]](), list[list[int]]()
-        new: list[list[int]] = []
-        for row, text in enumerate(block):
-            for mark in _ANY_MARK.findall(text):
-                marks[row, _MARK[mark]] += 1
-            digits.append([int(one[-_DIGITS:] or 0) for one in numbers(text).elements()])
-            inside, own = set[int](), list[int]()
-            for place, word in enumerate(WORD.findall(text)):
-                if (of_word := known.get(word)) is None:
-                    of_word = known[word] = trigrams_of(word)
-                inside.update(of_word)
-                if place and len(of_word) >= NAME_LETTERS and word[0].isupper():
-                    own.append(of_names.rows + len(new))
-                    new.append(of_word)
-            trigrams.append(sorted(inside))
-            names.append(own)
-        lengths.write(np.fromiter(map(len, block), np.float32, len(block)))
-        all_marks.write(marks.reshape(-1))
-        for spool, rows in zip(spools, (digits, trigrams, names, new), strict=True):
-            spool.write(rows)
-        if len(known) > _KNOWN:
-            known.clear()
-    ragged = (spool.ragged() for spool in spools)
-    return Sentences(lengths.array(), all_marks.array().reshape(-1, len(MARKS)), *ragged)
+        characters = Characters(block)
+        lengths.write(characters.lengths)
+        marks.write(_marks(characters))
+        in_digits = (numbers(text).elements() for text in block)
+        digits.write(*flat([int(one[-_DIGITS:] or 0) for one in each] for each in in_digits))
+        words, counts = flat(map(WORD.findall, block))
+        places = {word: place for place, word in enumerate(dict.fromkeys(words))}
+        of_words = trigrams_of(list(places))
+        word = np.fromiter(map(places.__getitem__, words), np.int64, len(words))
+        row = np.repeat(np.arange(len(block)), counts)
+        values, owner = of_words.at(word)
+        inside = _rows_of(distinct(row[owner] * _TRIGRAMS + values), len(block))
+        trigrams.write(inside.values, np.diff(inside.ends))
+        is_name = np.fromiter((word[0].isupper() for word in places), bool, len(places))
+        is_name &= np.diff(of_words.ends) >= NAME_LETTERS
+        inner = np.append(False, row[1:] == row[:-1])[: len(row)]  # not the first word of its sentence
+        named = np.flatnonzero(inner & is_name[word])
+        names.write(of_names.rows + np.arange(len(named)), np.bincount(row[named], minlength=len(block)))
+        of_names.write(of_words.at(word[named])[0], of_words.counts(word[named]))
+    return Sentences(
+        lengths.array(),
+        marks.array().reshape(-1, len(MARKS)),
+        *(spool.ragged() for spool in (digits, trigrams, names, of_names)),
+    )
+
+
+def _marks(characters: Characters) -> np.ndarray:
+    """How often each mark is in each of N sentences, one sentence after the other, int64 [N * marks]."""
+    kinds = _KIND_OF_MARK[np.minimum(characters.points, len(_KIND_OF_MARK) - 1)]
+    places = np.flatnonzero(kinds)
+    count = len(MARKS)
+    rows = characters.rows(places)
+    return np.bincount(rows * count + kinds[places] - 1, minlength=len(characters.lengths) * count)
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -100,11 +109,25 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def trigrams_of(word: str) -> list[int]:
-    """Three letters each of a word in lower-case Latin letters, as numbers: see `Sentences.trigrams`."""
-    latin = (word if word.isascii() else anyascii(word)).lower().encode()[:_LETTERS]
-    padded = b" " + latin + b" "
-    return sorted({int.from_bytes(padded[at : at + 3], "big") for at in range(len(padded) - 2)})
+def trigrams_of(words: Sequence[str]) -> Ragged:
+    """Three letters each of words in lower-case Latin letters, as numbers: see `Sentences.trigrams`."""
+    latin = [(word.lower() if word.isascii() else _latin(word)).encode()[:_LETTERS] for word in words]
+    letters = np.frombuffer(b"  ".join([b"", *latin, b""]), np.uint8).astype(np.int64)
+    counts = np.fromiter(map(len, latin), np.int64, len(latin))
+    word = np.repeat(np.arange(len(latin)), counts)
+    middle = np.arange(len(word)) + 2 * word + 2
+    three = (letters[middle - 1] << 16) + (letters[middle] << 8) + letters[middle + 1]
+    return _rows_of(distinct(word * _TRIGRAMS + three), len(latin))
+
+
+@lru_cache(1 << 18)
+def _latin(word: str) -> str:
+    return anyascii(word).lower()
+
+
+def _rows_of(keys: np.ndarray, rows: int) -> Ragged:
+    """Trigrams of so many rows; with each its row, as `_TRIGRAMS` times that."""
+    return Ragged(keys % _TRIGRAMS, np.searchsorted(keys, np.arange(rows + 1) * _TRIGRAMS))
 
 
 def shared_numbers(own: Ragged, other: Ragged, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice, repeat
 
 import numpy as np
 
-from mexma_cli.classifier.ragged import Ragged, RaggedSpool
-from mexma_cli.store.spool import Spool
-from mexma_cli.text.characters import SIGN
+from mexma_cli.classifier.ragged import Ragged, RaggedSpool, flat
+from mexma_cli.store.spool import Spool, distinct
+from mexma_cli.text.characters import SIGN, SPACED
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """N words to vectors, float32 [N, dim]."""
 
-_WORD = re.compile(rf"{SIGN}|(?:(?!{SIGN})[^\W_])+")
+_WORD = re.compile(rf"{SIGN}|[^{SPACED}]+")
 _MOST = 60  # words of a sentence that are looked at
 _SAMPLE, _QUANTILE = 600, 0.93  # words of the other text, of which a sentence has about fifteen
 _ALIKE = 0.1  # above what chance gives, in cosine
@@ -61,23 +61,18 @@ def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[
 def _indexed(texts: Iterable[str]) -> tuple[Ragged, dict[str, int], np.ndarray]:
     """The words of each sentence, the place of each word, and how many sentences have it, float32 [V]."""
     ids: dict[str, int] = {}
-    often, spool = Counter[int](), RaggedSpool(np.int32)
-    block: list[list[int]] = []
-    for text in texts:
-        row = []
-        for word in _WORD.findall(text.lower())[:_MOST]:
-            place = ids.get(word)
-            if place is None and len(ids) < VOCABULARY:
-                place = ids[word] = len(ids)
-            if place is not None:
-                row.append(place)
-        often.update(set(row))
-        block.append(row)
-        if len(block) == _ROWS:
-            spool.write(block)
-            block = []
-    spool.write(block)
-    return spool.ragged(), ids, np.array([often[place] for place in range(len(ids))], np.float32)
+    often, spool, rest = np.zeros(0, np.int64), RaggedSpool(np.int32), iter(texts)
+    while block := list(islice(rest, _ROWS)):
+        words, counts = flat(_WORD.findall(text.lower())[:_MOST] for text in block)
+        new = [word for word in dict.fromkeys(words) if word not in ids][: VOCABULARY - len(ids)]
+        ids.update(zip(new, range(len(ids), len(ids) + len(new)), strict=True))
+        word = np.fromiter(map(ids.get, words, repeat(-1)), np.int64, len(words))
+        row = np.repeat(np.arange(len(block)), counts)[word >= 0]
+        word = word[word >= 0]
+        spool.write(word, np.bincount(row, minlength=len(block)))
+        once = distinct(row * VOCABULARY + word) % VOCABULARY
+        often = np.append(often, np.zeros(len(new), np.int64)) + np.bincount(once, minlength=len(ids))
+    return spool.ragged(), ids, often.astype(np.float32)
 
 
 def _unit(words: list[str], embed: Embed) -> np.ndarray:
@@ -109,7 +104,7 @@ def _chance(own: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _of(side: Words, rows: np.ndarray) -> np.ndarray:
     """The different words of some sentences, ascending."""
-    return np.unique(side.words.at(np.unique(rows))[0])
+    return distinct(side.words.at(distinct(rows))[0])
 
 
 def unexplained(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -119,23 +114,23 @@ def unexplained(own: Words, other: Words, source: np.ndarray, target: np.ndarray
         float32 [N, 4]: the share, by rarity, of the source's words whose best cosine in the target is hardly
         above chance; the same of the target's words; how rare the words of the source are, and of the target.
     """
-    found = np.zeros((len(source), 4), np.float32)
-    starts, ends = own.words.ends[source].tolist(), own.words.ends[source + 1].tolist()
-    other_starts, other_ends = other.words.ends[target].tolist(), other.words.ends[target + 1].tolist()
-    every, other_every = (_of(side, rows) for side, rows in ((own, source), (other, target)))
-    vectors, other_vectors = (
-        side.vectors[words].astype(np.float32) for side, words in ((own, every), (other, other_every))
-    )
-    low, other_low = own.chance[every] + _ALIKE, other.chance[other_every] + _ALIKE
-    rarities, other_rarities = own.rarity[every], other.rarity[other_every]
+    sides = (own, source), (other, target)
+    every = [_of(side, rows) for side, rows in sides]
+    vectors = [side.vectors[words].astype(np.float32) for (side, _), words in zip(sides, every, strict=True)]
+    flat = [side.words.at(rows) for side, rows in sides]
+    places = [np.searchsorted(words, one) for words, (one, _) in zip(every, flat, strict=True)]
+    ends = [np.append(0, np.cumsum(side.words.counts(rows))).tolist() for side, rows in sides]
+    best = [np.full(len(one), np.inf, np.float32) for one in places]  # of each word in the other sentence
     for pair in range(len(source)):
-        words = np.searchsorted(every, own.words.values[starts[pair] : ends[pair]])
-        others = np.searchsorted(other_every, other.words.values[other_starts[pair] : other_ends[pair]])
-        rarity, other_rarity = rarities[words], other_rarities[others]
-        found[pair, 2], found[pair, 3] = rarity.sum(), other_rarity.sum()
-        if len(words) and len(others):
-            cosines = vectors[words] @ other_vectors[others].T
-            found[pair, 0] = rarity[cosines.max(axis=1) < low[words]].sum()
-            found[pair, 1] = other_rarity[cosines.max(axis=0) < other_low[others]].sum()
+        (here, there), (first, second) = places, (slice(*end[pair : pair + 2]) for end in ends)
+        if first.start < first.stop and second.start < second.stop:
+            cosines = vectors[0][here[first]] @ vectors[1][there[second]].T
+            best[0][first], best[1][second] = cosines.max(axis=1), cosines.max(axis=0)
+    found = np.zeros((len(source), 4), np.float32)
+    for place, ((side, _), (words, owner)) in enumerate(zip(sides, flat, strict=True)):
+        rarity = side.rarity[words]
+        alone = rarity * (best[place] < side.chance[words] + _ALIKE)
+        found[:, place] = np.bincount(owner, alone, len(found))
+        found[:, place + 2] = np.bincount(owner, rarity, len(found))
     found[:, :2] /= np.maximum(found[:, 2:], 1e-6)
     return found

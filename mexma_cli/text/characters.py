@@ -46,8 +46,13 @@ SIGN = (
 """A regular expression for one sign of these scripts: a Chinese character, a letter of Hiragana, or a letter
 of Thai, Lao, Burmese or Khmer with its marks (in Burmese with the consonant that ends the syllable). Katakana
 are left out: a word in them is most often a name or a loan, which its Latin letters help to recognise."""
-KATAKANA = r"[\u30a1-\u30fa\u30fc-\u30ff]+"
+_KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff"
+KATAKANA = f"[{_KATAKANA}]+"
 """A regular expression for a word in them."""
+SPACED = rf"\W_{_CHARACTERS}{_SYLLABLES}"
+"""For a class of a regular expression that begins with ^: what is in no word between spaces."""
+SPACED_ALPHABET = rf"{SPACED}\d{_KATAKANA}"
+"""The same, with digits and Katakana."""
 _WRITTEN = rf"[{_CHARACTERS}{_SYLLABLES}\u3001-\u301b\u30a0-\u30ff\uff01-\uff60]"
 _WRAPPED = re.compile(rf"(?<={_WRITTEN})[^\S\n]*\n\s*(?={_WRITTEN})")
 _FIRST = re.compile(rf"[{_CHARACTERS}{_SYLLABLES}]")

@@ -145,6 +145,8 @@ def _in_parts(numbers: Sequence[_Number], dates: int) -> Counter[str]:
 
 
 def _numbers(sentence: str) -> Iterator[_Number]:
+    if not _RUN.search(sentence):
+        return
     for found in _NUMBER.finditer(sentence):
         text = found[0]
         parts = tuple(map(_digits, _RUN.findall(text)))
@@ -185,5 +187,7 @@ def _scaled(text: str, word: str) -> frozenset[str]:
 
 
 def _digits(number: str) -> str:
-    digits = (character for character in number if character.isdecimal())
-    return "".join(str(int(digit)) for digit in digits).lstrip("0")
+    digits = "".join(filter(str.isdecimal, number))
+    if not digits.isascii():
+        digits = "".join(str(int(digit)) for digit in digits)
+    return digits.lstrip("0")

@@ -14,6 +14,11 @@ def pairs(*rows: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64)
 
 
+def test_words_are_cut_where_the_script_changes() -> None:
+    found = sentences.WORD.findall("Der3 カタカナー語 ไทยที่_xé 東京tower")
+    assert found == ["Der", "カタカナー", "語", "ไทยที่", "xé", "東京", "tower"]
+
+
 def test_marks_are_counted_however_they_are_written() -> None:
     found = look_at(["“Ja”?", "「はい」、？", "a, b; c: d"])
     marks = dict(zip(MARKS, found.marks.T.tolist(), strict=True))
@@ -37,7 +42,6 @@ def test_a_name_is_found_in_another_script() -> None:
 def test_sentences_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = look_at(SOURCE)
     monkeypatch.setattr(sentences, "_LINES", 1)
-    monkeypatch.setattr(sentences, "_KNOWN", 0)
     parts = look_at(SOURCE)
     for name, value in vars(whole).items():
         for one, other in zip(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import spool
-from mexma_cli.store.spool import Table, gathered, repeats, scattered
+from mexma_cli.store.spool import Table, distinct, gathered, repeats, scattered
 from tests.full_disk import full_temporary_disk
 
 _SMALL = st.integers(1, 9)
@@ -48,6 +48,7 @@ def test_repeated_keys_are_found() -> None:
     assert repeats(records, "score").tolist() == [False, True, True, False]
     assert repeats(records, "score", "row").tolist() == [False, True, False, False]
     assert not repeats(records[:0], "row").size
+    assert distinct(records["row"]).tolist() == sorted({*records["row"].tolist()})
 
 
 @given(data=st.data(), count=st.integers(1, 40), sizes=st.tuples(_SMALL, _SMALL, _SMALL))

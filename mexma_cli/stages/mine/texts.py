@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 
 from mexma_cli.files import temporary_space
+from mexma_cli.store.spool import distinct
 
 _LINES = 1 << 16
 
@@ -26,7 +27,7 @@ class KeptTexts:
     """
 
     def __init__(self, sentences: Iterator[str], rows: np.ndarray) -> None:
-        self._rows = np.unique(rows)
+        self._rows = distinct(rows)
         self._ends = np.zeros(len(self._rows) + 1, dtype=np.int64)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
         with temporary_space():
