@@ -267,6 +267,24 @@ class SentenceEncoder:
             )
         return text.replace("{task}", task or "")
 
+    def for_task(self, task: str | None) -> str | None:
+        """Choose the adapter or route of a task, in an encoder that has such.
+
+        Returns:
+            What is left of the task for the prompt (`prompted`).
+
+        Raises:
+            MexmaError: The encoder has adapters or routes, and none of that name.
+        """
+        weights = self.transformer
+        if task is None or not weights.tasks:
+            return task
+        if task not in weights.tasks:
+            named = ", ".join(weights.tasks)
+            raise MexmaError(f"{self.name!r} has nothing for the task {task!r}", f"--task is one of {named}")
+        weights.task = task
+        return None
+
     def _no_prompt(self, name: str) -> MexmaError:
         return MexmaError(
             f"{self.name!r} has no prompt of the name {name!r}",
@@ -333,12 +351,14 @@ class SentenceEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, tokeniser, pooling, modules and length limit: equal only if the vectors are.
+        """Hash of weights, tokeniser, pooling, modules, length limit and task: equal only if the vectors are.
 
         The prefix is left out, so that queries and passages can be compared.
         """
-        whole = self._whole()
-        return xxhash.xxh3_128_hexdigest(f"{whole} {self._kept}".encode()) if self._kept else whole
+        found = self._whole()
+        for chosen in filter(None, (self._kept, self.transformer.task)):
+            found = xxhash.xxh3_128_hexdigest(f"{found} {chosen}".encode())
+        return found
 
     def _whole(self) -> str:
         """The fingerprint of whole vectors."""
@@ -514,7 +534,7 @@ class SentenceEncoder:
         weights = self.transformer
         if isinstance(weights, LibraryModel):
             low = self.on_cpu and self.precision == "bfloat16"
-            return LibraryEncoder(weights.library, self.prefix, self.max_tokens, self.batch_size or 32, low)
+            return LibraryEncoder(weights, self.prefix, self.max_tokens, self.batch_size or 32, low)
         if isinstance(weights, Table):
             return BagEncoder(weights, self.finish)
         assert isinstance(weights, Transformer)

@@ -276,6 +276,8 @@ def _encoder(where: Path) -> Info:
         info.facts["n-grams of unseen words"] = len(encoder.ngrams.keys)
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
+    if encoder.transformer.tasks:
+        info.facts["tasks"] = ", ".join(encoder.transformer.tasks)
     if encoder.languages:
         others = sorted(set(encoder.trained) - set(encoder.languages))
         info.facts["languages"] = len(encoder.languages)

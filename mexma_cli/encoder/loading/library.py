@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,13 +78,14 @@ def load_by_library(
                 local_files_only=True,
                 model_kwargs={"dtype": torch.float32},
             )
-        model = LibraryModel(library)
+        config = read_json_object(where / "config.json") or {}
+        model = LibraryModel(library, config.get("lora_adaptations"))
     except Exception as error:  # the library, and a folder's own code, raise whatever they like
         raise MexmaError(
             refusal.message, f"sentence-transformers cannot load it either: {reason(error)}"
         ) from None
     log.info("%s: run by sentence-transformers, since mexma does not: %s", name, refusal.message)
-    return model, LibraryTokenizer(library)
+    return model, LibraryTokenizer(model)
 
 
 def _check_sizes(where: Path) -> None:
@@ -171,14 +173,20 @@ def with_code(where: Path, revision: str | None) -> Iterator[Path]:
 class LibraryModel(Weights):
     """All of a model of sentence-transformers, modules and all.
 
+    Args:
+        adapters: Names of the tasks that its module takes, as the folder has them (jina-embeddings-v3).
+
     Attributes:
         library: The library's own object.
+        turn: Held by whoever uses it, which is not for several threads at once.
         pooling: The modes of its Pooling; of a model without one, the names of its modules.
         normalised: Whether its vectors have length 1.
     """
 
-    def __init__(self, library: SentenceTransformer) -> None:
-        self.library = library.eval()
+    def __init__(self, library: SentenceTransformer, adapters: object = None) -> None:
+        from sentence_transformers.base.modules import Router
+
+        self.library, self.turn = library.eval(), Lock()
         library.truncate_dim = None  # `SentenceEncoder` does that
         modules = [module for module in library.modules() if hasattr(module, "get_config_dict")]
         modes = [getattr(module, "pooling_mode", None) for module in modules]
@@ -188,7 +196,11 @@ class LibraryModel(Weights):
         self.normalised = kinds[-1] == "Normalize"
         described = [(type(module).__name__, module.get_config_dict()) for module in modules]
         self.settings = json.dumps(described, sort_keys=True, default=str)
-        width = int(library.encode([""], prompt="", show_progress_bar=False).shape[1])
+        routes = [name for module in modules if isinstance(module, Router) for name in module.sub_modules]
+        if isinstance(adapters, list) and "task" in library.get_model_kwargs():
+            routes += map(str, adapters)
+        self.tasks = tuple(routes)
+        width = int(library.encode(["a"], prompt="", show_progress_bar=False).shape[1])
         self._config = SimpleNamespace(model_type=KIND, hidden_size=width)
 
     @property
@@ -214,47 +226,56 @@ class LibraryEncoder:
     """Vectors by the library.
 
     Attributes:
-        library: Its object.
         prompt: Before every sentence.
         max_tokens: Tokens that a sentence is cut to.
         batch: Sentences that are padded to one length, after sorting by length: 32 is the library's default.
         low: Whether products are computed in bfloat16, on a processor.
     """
 
-    library: SentenceTransformer
+    model: LibraryModel
     prompt: str
     max_tokens: int
     batch: int
     low: bool
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`Computing.embed`), after every 32 batches."""
+        """Rows and vectors (`Computing.embed`), after every 32 batches.
+
+        A text without tokens has the vector that it has beside others: alone, many models refuse it.
+        """
+        order = np.argsort([-len(sentence) for sentence in some.texts], kind="stable")
+        bare = np.array([not len(ids) for ids in some.tokens], bool)[order]
+        for chosen, beside, most in ((order[~bare], [], 32 * self.batch), (order[bare], ["a"], self.batch)):
+            for start in range(0, len(chosen), most):
+                rows = chosen[start : start + most]
+                texts = [some.texts[row] for row in rows]
+                yield rows, self._vectors([*texts, *beside], self.batch + len(beside))[: len(rows)]
+
+    def _vectors(self, texts: list[str], batch: int) -> np.ndarray:
         import torch
 
-        limit = self.library.max_seq_length
-        lowered = limit is not None and self.max_tokens < limit < math.inf  # that of StaticEmbedding
-        order = np.argsort([-len(sentence) for sentence in some.texts], kind="stable")
-        together = 32 * self.batch
-        try:
-            if lowered:
-                self.library.max_seq_length = self.max_tokens
-            for start in range(0, len(order), together):
-                rows = order[start : start + together]
-                texts = [some.texts[row] for row in rows]
-                with torch.autocast("cpu", torch.bfloat16, enabled=self.low):
-                    found = self.library.encode(
-                        texts, prompt=self.prompt, batch_size=self.batch, show_progress_bar=False
-                    )
-                yield rows, np.asarray(found, np.float32)
-        finally:
-            if lowered:
-                self.library.max_seq_length = limit
+        library = self.model.library
+        named = {} if self.model.task is None else {"task": self.model.task}
+        with self.model.turn, torch.autocast("cpu", torch.bfloat16, enabled=self.low):
+            limit = library.max_seq_length
+            lowered = limit is not None and self.max_tokens < limit < math.inf  # that of StaticEmbedding
+            try:
+                if lowered:
+                    library.max_seq_length = self.max_tokens
+                found = library.encode(
+                    texts, prompt=self.prompt, batch_size=batch, show_progress_bar=False, **named
+                )
+            finally:
+                if lowered:
+                    library.max_seq_length = limit
+        return np.asarray(found, np.float32)
 
 
 class LibraryTokenizer(LazyTokenizer):
     """The tokeniser of such a model, whatever it is: for counting, and for the fingerprint."""
 
-    def __init__(self, library: SentenceTransformer) -> None:
+    def __init__(self, model: LibraryModel) -> None:
+        library, self._turn = model.library, model.turn
         self._tokenizer: Any = getattr(library[0], "tokenizer", None)
         self.keeps_end = False
         self.max_tokens = int(min(library.max_seq_length or sys.maxsize, sys.maxsize))
@@ -275,13 +296,14 @@ class LibraryTokenizer(LazyTokenizer):
 
         check_strings(texts)
         found: list[Any] = [[]] * len(texts)
-        if isinstance(self._tokenizer, Tokenizer):
-            encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-            found = [one.ids for one in encoded]
-        elif isinstance(self._tokenizer, PreTrainedTokenizerBase) and texts:
-            found = self._tokenizer(texts, truncation=False, padding=False)["input_ids"]
-        elif hasattr(self._tokenizer, "tokenize"):
-            found = [self._tokenizer.tokenize(text) for text in texts]
+        with self._turn:
+            if isinstance(self._tokenizer, Tokenizer):
+                encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+                found = [one.ids for one in encoded]
+            elif isinstance(self._tokenizer, PreTrainedTokenizerBase) and texts:
+                found = self._tokenizer(texts, truncation=False, padding=False)["input_ids"]
+            elif hasattr(self._tokenizer, "tokenize"):
+                found = [self._tokenizer.tokenize(text) for text in texts]
         return [np.asarray(ids, dtype=np.int64) for ids in found]
 
     def cut(self, ids: np.ndarray, length: int) -> np.ndarray:

@@ -93,6 +93,9 @@ def load(
         return Loaded(name, model, pieces, own, pieces.max_tokens)
     where = locate(name_or_path, trust_remote_code)
     name = pinned(name, where)
+    if beside := sorted(path.parent.name for path in where.glob("*/adapter_config.json")):
+        hint = "merge one into the weights with peft to use it"
+        log.info("%s: the adapters in it are not applied (%s): %s", name, ", ".join(beside), hint)
     with with_code(where, code_revision if trust_remote_code else None) as folder:
         try:
             found = _load_folder(name, folder, pooling, trust_remote_code)
@@ -137,7 +140,27 @@ def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_c
     if settings.unread:
         kind = settings.config["model_type"]
         log.info("%s: its Python code (%s) is not run: transformers has %s", name, settings.unread, kind)
+    if not settings.own_code:
+        return _together(name, settings, transformer, pooler, own)
+    try:
+        found = _together(name, settings, transformer, pooler, own)
+        _check_own_code(found, transformer)
+    except MexmaError:
+        raise
+    except Exception as error:  # of the folder's code, which may lack anything
+        raise _not_packed(name, f" ({reason(error)})") from None
+    return found
+
+
+def _together(
+    name: str, settings: FolderSettings, transformer: Transformer, pooler: Dense | None, own: Pooling
+) -> Loaded:
+    """The parts of an encoder, checked to belong together."""
     words = load_tokenizer(name, settings, transformer.vocabulary)
+    if own in ("cls", "pooler", "max") and not len(words.unlimited.encode("").ids):
+        raise NotCovered(
+            f"{name!r} puts no special tokens around a sentence: an empty one has none for the pooling {own}"
+        )
     modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
     limit = min(words.limit(name, settings.max_tokens), transformer.positions)
     if limit < 2:
@@ -145,8 +168,6 @@ def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_c
     said = settings.prefix, settings.prompts, settings.dim
     found = Loaded(name, transformer, words, own, limit, modules, *said)
     found.ngrams_in = settings.transformer
-    if settings.own_code:
-        _check_own_code(found, transformer)
     return found
 
 
@@ -158,19 +179,19 @@ def _check_own_code(loaded: Loaded, transformer: Transformer) -> None:
     from mexma_cli.encoder.model.attention import IMPLEMENTATION
     from mexma_cli.encoder.model.packed import TransformerEncoder
 
-    ids, reason = loaded.tokenizer.encode(["a", "b c", "a"]), ""
-    try:
-        encoder = TransformerEncoder(transformer, "float32", loaded.pooling, loaded.modules)
-        together, alone = encoder.batch(ids), encoder.batch(ids[:1])
-        own = transformer.config._attn_implementation != IMPLEMENTATION
-        packed = not own and np.allclose(together[[0, 2]], alone, atol=1e-4)
-    except Exception as error:  # of the folder's code, which may not know the arguments
-        packed, reason = False, f" ({error})"
-    if not packed:
-        raise NotCovered(
-            f"{loaded.name!r}: its own code does not attend through transformers' AttentionInterface{reason}",
-            f"supported without such code: {', '.join(FAMILIES)}",
-        )
+    ids = loaded.tokenizer.encode(["a", "b c", "a"])
+    encoder = TransformerEncoder(transformer, "float32", loaded.pooling, loaded.modules)
+    together, alone = encoder.batch(ids), encoder.batch(ids[:1])
+    own = transformer.config._attn_implementation != IMPLEMENTATION
+    if own or not np.allclose(together[[0, 2]], alone, atol=1e-4):
+        raise _not_packed(loaded.name)
+
+
+def _not_packed(name: str, why: str = "") -> NotCovered:
+    return NotCovered(
+        f"{name!r}: its own code does not attend through transformers' AttentionInterface{why}",
+        f"supported without such code: {', '.join(FAMILIES)}",
+    )
 
 
 def read_checkpoint(path: Path) -> tuple[Transformer, LazyTokenizer, Pooling]:

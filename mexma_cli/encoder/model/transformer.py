@@ -39,9 +39,13 @@ class Weights:
 
     Attributes:
         settings: What beside the weights decides the vectors, for the fingerprint.
+        tasks: Names of what `task` may be: the adapters that the weights have, or a Router's routes.
+        task: The one that is computed with; None: no adapter, or the usual route.
     """
 
     settings = ""
+    tasks: tuple[str, ...] = ()
+    task: str | None = None
 
     @property
     def config(self) -> Any:

@@ -166,7 +166,9 @@ def at_work(encoder: SentenceEncoder) -> str:
     else:
         place = f"cpu ({counted(threads(), 'thread')})"
     near = "" if encoder.precision == "float32" else ": near float32's vectors, not the same (--dtype fp32)"
-    return f"{place}, {encoder.precision}{near}"
+    tasks, task = encoder.transformer.tasks, encoder.transformer.task
+    which = f" for the task {task}" if task else f" for no --task of {', '.join(tasks)}" if tasks else ""
+    return f"{place}, {encoder.precision}{near}{which}"
 
 
 class _Embedding:

@@ -57,7 +57,7 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
     )
     if not normalised:
         encoder.keep_lengths()
-    encoder.prefix = encoder.prompted(choice.prompt, choice.task)
+    encoder.prefix = encoder.prompted(choice.prompt, encoder.for_task(choice.task))
     if choice.dim is not None:
         encoder.truncate(choice.dim)
     return encoder
@@ -229,7 +229,7 @@ def open_inputs(
         others = {place: prompt for place, prompt in enumerate(prompts) if prompt is not None}
         own = encoder if isinstance(encoder, SentenceEncoder) or not others else encoder.but(task=None)
         loaded = load_encoder_of(stores, own, "the text")
-        usual = loaded.prefix
+        usual, task = loaded.prefix, loaded.for_task(task)
         log.info("embedding on %s", at_work(loaded))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         settings = EmbedSettings(clean=any(store is not None and store.manifest.clean for store in stores))

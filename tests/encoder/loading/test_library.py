@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import XLMConfig, XLMModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.sentence_transformer import sentence_transformer
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import ok, run, write
 from tests.encoder.conftest import (
+    WEIGHTS,
     WIDTH,
     change_json,
     change_modules,
@@ -48,6 +54,10 @@ ONLY_THERE: dict[str, Callable[[Path], object]] = {
         change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU")(folder),
         change_json("config_sentence_transformers.json", truncate_dim=8)(folder),
     ),
+    "no special tokens": lambda folder: (
+        change_json("tokenizer.json", post_processor=None)(folder),
+        change_json("tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")(folder),
+    ),
 }
 
 
@@ -58,8 +68,9 @@ def test_settings_that_mexma_does_not_have(
     case: str, copy: Callable[[str], Path], texts: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = copy("labse")
-    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    write_json(folder / "config_sentence_transformers.json", prompts)
+    if case != "no special tokens":  # with a prompt there would be tokens
+        prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+        write_json(folder / "config_sentence_transformers.json", prompts)
     ONLY_THERE[case](folder)
     theirs = library.SentenceTransformer(str(folder), device="cpu").encode(texts)
     with caplog.at_level("INFO"):
@@ -67,6 +78,7 @@ def test_settings_that_mexma_does_not_have(
     (said,) = [line for line in caplog.messages if "run by sentence-transformers, since mexma" in line]
     assert said.startswith(str(folder))
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed([""])[0], theirs[texts.index("")], atol=1e-5)
     assert encoder.embed([]).shape == (0, encoder.dim) and encoder.dim == theirs.shape[1]
     assert encoder.truncated == 2
     with pytest.raises(MexmaError, match="with the pooling of its folder"):
@@ -128,8 +140,6 @@ def test_a_killed_run_goes_on_to_the_same_bytes(texts: list[str], tmp_path: Path
 
 
 def test_weights_that_are_missing_are_not_made_up(texts: list[str], tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
     xlm(tmp_path / "xlm", texts)
     path = tmp_path / "xlm" / "model.safetensors"
     weights = load_file(path)
@@ -173,8 +183,28 @@ NARROW = """
 from transformers import BertModel
 
 class Own(BertModel):
+    def get_input_embeddings(self):
+        raise NotImplementedError
+
     def forward(self, input_ids, attention_mask=None, **_):
         return super().forward(input_ids, attention_mask)
+"""
+EXPERTS = """
+import torch
+from transformers import BertModel
+
+class Own(BertModel):
+    def __init__(self, config):
+        super().__init__(config, add_pooling_layer=False)
+        self.router = torch.nn.Linear(config.hidden_size, 3, bias=False)
+        self.experts = torch.nn.Parameter(torch.zeros(3, config.hidden_size, config.hidden_size))
+
+    def forward(self, input_ids, attention_mask=None, **_):
+        found = super().forward(input_ids, attention_mask)
+        weights, chosen = self.router(found.last_hidden_state).softmax(-1).topk(2)
+        inner = torch.einsum("bli,bleij->blej", found.last_hidden_state, self.experts[chosen])
+        found.last_hidden_state = torch.einsum("ble,bled->bld", weights, inner)
+        return found
 """
 FLIPPED = """
 import torch
@@ -186,14 +216,30 @@ class Flipped(Pooling):
         features["sentence_embedding"] = features["sentence_embedding"].flip(1)
         return features
 """
+ADAPTED = """
+from sentence_transformers.sentence_transformer.modules import Transformer
+
+class Adapted(Transformer):
+    def forward(self, features, task=None):
+        features = super().forward(features)
+        if task:
+            features["token_embeddings"][..., self.auto_model.config.lora_adaptations.index(task)] += 9
+        return features
+"""
 
 
+@pytest.mark.parametrize(
+    "code", [pytest.param(NARROW, id="narrow"), pytest.param(EXPERTS, id="experts", marks=pytest.mark.slow)]
+)
 def test_a_folders_own_code_is_run_if_it_is_trusted(
-    copy: Callable[[str], Path], texts: list[str], own_modules: None
+    code: str, copy: Callable[[str], Path], texts: list[str], own_modules: None
 ) -> None:
     """Code that does not attend as mexma does, and a module of its own."""
     folder = copy("labse")
-    own_code(folder, NARROW)
+    own_code(folder, code)
+    if code is EXPERTS:  # nomic-embed-v2's kind
+        more = {"router.weight": torch.randn(3, WIDTH), "experts": torch.randn(3, WIDTH, WIDTH)}
+        save_file(load_file(folder / WEIGHTS) | more, folder / WEIGHTS, {"format": "pt"})
     (folder / "custom_st.py").write_text(FLIPPED)
     change_modules(lambda entries: entries[1].update(type="custom_st.Flipped"))(folder)
     with pytest.raises(MexmaError, match=r"custom_st.Flipped\) is Python code of its own"):
@@ -201,6 +247,82 @@ def test_a_folders_own_code_is_run_if_it_is_trusted(
     theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
     encoder = SentenceEncoder.load(folder, "cpu", max_tokens=256, trust_remote_code=True)
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+
+
+def with_adapters(folder: Path) -> None:
+    """As jina-embeddings-v3, whose own module takes the task."""
+    (folder / "custom_st.py").write_text(ADAPTED)
+    change_modules(lambda entries: entries[0].update(type="custom_st.Adapted", kwargs=["task"]))(folder)
+    change_json("config.json", lora_adaptations=["query", "document"])(folder)
+
+
+def with_routes(folder: Path) -> None:
+    """One model for queries, and another one for documents."""
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    whole = library.SentenceTransformer(str(folder), device="cpu")
+    routes = {name: [*list(whole)[:3], Dense(24, 8)] for name in ("query", "document")}
+    shutil.rmtree(folder)
+    model = library.SentenceTransformer(modules=[Router(routes, default_route="document")], device="cpu")
+    model.save_pretrained(str(folder), create_model_card=False)
+
+
+@pytest.mark.parametrize("change", [with_adapters, pytest.param(with_routes, marks=pytest.mark.slow)])
+def test_a_task_is_chosen_by_its_name(
+    change: Callable[[Path], object],
+    copy: Callable[[str], Path],
+    texts: list[str],
+    tmp_path: Path,
+    own_modules: None,
+) -> None:
+    folder = copy("labse")
+    change(folder)
+    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
+    corpus = write(tmp_path / "corpus.txt", *texts)
+    given = ("--model", folder, "--trust-remote-code", "--dtype", "fp32", "--store-dtype", "float32")
+    given = (*given, "--max-tokens", "encoder")
+    for task in ("query", None):
+        store = tmp_path / f"{task}.emb"
+        done = ok(run("embed", *given, corpus, "-o", store, *(("--task", task) if task else ())))
+        assert (f"for the task {task}" if task else "for no --task of query, document") in done.stderr
+        expected = theirs.encode(texts, task=task)
+        np.testing.assert_allclose(EmbeddingStore.open(store).vectors(0, len(texts)), expected, atol=1e-5)
+    assert "different encoders" in run("mine", tmp_path / "query.emb", tmp_path / "None.emb").stderr
+    found = run("embed", *given, corpus, "-o", tmp_path / "x.emb", "--task", "other")
+    assert "has nothing for the task 'other'" in found.stderr and "one of query, document" in found.stderr
+    done = ok(run("search", corpus, corpus, *given[:3], "--task", "query", "--query-prompt", "Q: "))
+    assert "for the task query" in done.stderr
+
+
+def test_adapters_beside_the_weights_are_named(
+    copy: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy("e5")
+    write_json(folder / "retrieval_query" / "adapter_config.json", {"peft_type": "LORA"})
+    with caplog.at_level("INFO"):
+        SentenceEncoder.load(folder, "cpu")
+    assert "the adapters in it are not applied (retrieval_query): merge one into" in caplog.text
+
+
+def test_threads_take_turns_with_the_library(
+    copy: Callable[[str], Path], texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy("labse")
+    ONLY_THERE["activation"](folder)
+    encoder = SentenceEncoder.load(folder, "cpu", max_tokens=20)
+    expected, encode, inside = encoder.embed(texts), library.SentenceTransformer.encode, Lock()
+
+    def alone(*given: Any, **named: Any) -> Any:
+        assert inside.acquire(blocking=False)
+        time.sleep(0.02)
+        inside.release()
+        return encode(*given, **named)
+
+    monkeypatch.setattr(library.SentenceTransformer, "encode", alone)
+    with ThreadPoolExecutor(3) as threads:
+        for found in threads.map(encoder.embed, [texts] * 3):
+            assert np.array_equal(found, expected)
 
 
 @pytest.mark.usefixtures("empty_cache", "server", "own_modules")
