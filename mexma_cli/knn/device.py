@@ -73,7 +73,7 @@ class OnDevice(BFloat16):
 
     def put(self, array: np.ndarray) -> torch.Tensor:
         """A copy on the device."""
-        return torch.from_numpy(np.array(array)).to(self.device)
+        return torch.from_numpy(array).to(self.device)
 
     def fetch(self, best: torch.Tensor, lists: np.ndarray) -> None:
         """Copy lists back."""
