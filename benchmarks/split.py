@@ -5,6 +5,7 @@ of `langid` and `filter`.
     python benchmarks/split.py languages ../shared/data
     python benchmarks/split.py dirty ../shared/data --lang fra_Latn
     python benchmarks/split.py speed ../shared/data --megabytes 400 --workers 1 2
+    python benchmarks/split.py speed ../shared/data --megabytes 10000 --only filter --minutes 90
 
 DATA has ntrex128/CODE.txt.gz with ntrex128/docids.txt.gz (NTREX-128: news, a sentence a line, and the
 document of each) and bible/CODE.txt.gz (verses). The times are of the processor, of all processes together.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import random
 import resource
@@ -25,8 +27,9 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
+from threading import Thread
 
 from mexma_cli import languages
 from mexma_cli.files import checksum_file
@@ -346,39 +349,84 @@ def _print_outcomes(
 # Speed
 
 
-def speed(data: Path, code: str, megabytes: int, workers: list[int]) -> None:
+def speed(data: Path, code: str, megabytes: int, minutes: float, workers: list[int], only: list[str]) -> None:
     """Throughput and memory of `split`, `langid` and `filter` on text made larger by changing words,
     so that few lines are equal; for `filter` beside each sentence its translation, changed, too."""
+    print(
+        "| command | MB | processes | CPU s | MB/s a core | peak MB | MB in memory, by tenths of the time |"
+    )
+    print(f"|{' --- |' * 7}", flush=True)
+    sides = {"split": ["--lang", code], "filter": ["--source-lang", code, "--target-lang", "eng_Latn"]}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        makers = {"split": _documents, "langid": _sentences, "filter": _pairs}
-        for command, made in makers.items():
-            text = folder / f"{command}.tsv"
-            with text.open("w", encoding="utf-8") as file:
-                size = 0
-                for line in made(data, code):
-                    size += len(line.encode()) + 1
-                    file.write(f"{line}\n")
-                    if size > megabytes * 1e6:
-                        break
-            sides = ["--lang", code] if command == "split" else []
-            sides = ["--source-lang", code, "--target-lang", "eng_Latn"] if command == "filter" else sides
+        out = Path(name) / "out.txt"
+        for command in only:
             outputs = set()
             for count in [1] if command == "langid" else workers:
-                out = folder / str(count) / "out.txt"
-                out.parent.mkdir(exist_ok=True)
                 split_up = [] if command == "langid" else ["--workers", str(count)]
-                words = ["-q", command, str(text), *sides, "-o", str(out), *split_up]
-                child = subprocess.run(
-                    [sys.executable, __file__, "child", *words], stdout=subprocess.PIPE, text=True, check=True
-                )
-                used = json.loads(child.stdout.splitlines()[-1])
-                outputs.add(checksum_file(out))
-                print(f"{command}, {size / 1e6:.0f} MB, {count} processes: {used['cpu']:.0f} s, ", end="")
-                print(f"{size / 1e6 / used['cpu']:.1f} MB/s a core, {used['wall']:.0f} s in all, ", end="")
-                print(f"first process {used['main']:.0f} MB, a worker {used['worker']:.0f} MB", flush=True)
-            print("the same bytes" if len(outputs) == 1 else "OTHER BYTES")
-            text.unlink()
+                words = [command, "-", *sides.get(command, []), "-o", str(out), *split_up]
+                until = time.monotonic() + 60 * minutes
+                lines = takewhile(lambda _, until=until: time.monotonic() < until, SPEED[command](data, code))
+                size, used, memory = fed(words, lines, megabytes * 10**6)
+                if size >= megabytes * 10**6:
+                    outputs.add(checksum_file(out))
+                seconds = used.ru_utime + used.ru_stime
+                tenths = " ".join(f"{memory[len(memory) * tenth // 10]:.0f}" for tenth in range(10))
+                print(f"| {command} | {size / 1e6:.0f} | {count} | {seconds:.0f} | ", end="")
+                print(f"{size / 1e6 / seconds:.2f} | {used.ru_maxrss / 1024:.0f} | {tenths} |", flush=True)
+            if len(outputs) > 1:
+                print("OTHER BYTES")
+
+
+def fed(
+    words: list[str], lines: Iterator[str], limit: int
+) -> tuple[int, resource.struct_rusage, list[float]]:
+    """Run a command on lines at its standard input, until there are `limit` bytes of them.
+
+    Returns:
+        The bytes, what the command and its workers used, and megabytes in memory of all of them, by time.
+    """
+    process = subprocess.Popen([sys.executable, "-m", "mexma_cli", "-q", *words], stdin=subprocess.PIPE)
+    size = 0
+
+    def feed() -> None:
+        nonlocal size
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            for line in lines:
+                pipe.write(f"{line}\n".encode())
+                size += len(line.encode()) + 1
+                if size >= limit:
+                    break
+
+    feeder = Thread(target=feed)
+    feeder.start()
+    memory, status, told = [_memory(process.pid)], None, time.monotonic()
+    while status is None:
+        time.sleep(min(5, 0.2 * len(memory)))
+        found, ended, used = os.wait4(process.pid, os.WNOHANG)
+        if found:
+            status = process.returncode = os.waitstatus_to_exitcode(ended)
+        else:
+            memory.append(_memory(process.pid))
+            if time.monotonic() > told + 300:
+                told += 300
+                print(f"{words[0]}: {size / 1e6:.0f} MB read, {memory[-1]:.0f} MB of memory", file=sys.stderr)
+    feeder.join()
+    if status:
+        sys.exit(status)
+    return size, used, memory
+
+
+def _memory(pid: int) -> float:
+    """Megabytes of a process and all below it that are in memory."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], capture_output=True, text=True, check=True)
+    rows = sorted(tuple(map(int, line.split())) for line in listed.stdout.splitlines())
+    own, size = {pid}, 0
+    for process, parent, resident in rows:
+        if process in own or parent in own:
+            own.add(process)
+            size += resident
+    return size / 1024
 
 
 def _changed(line: str, words: list[str], chance: random.Random) -> str:
@@ -410,32 +458,18 @@ def _documents(data: Path, code: str) -> Iterator[str]:
         yield " ".join(islice(sentences, 8))
 
 
-def child(*words: str) -> None:
-    """In a process of its own: a command, and what it took."""
-    began = time.monotonic()
-    _mexma_here(list(words))
-    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    cpu = sum(used.ru_utime + used.ru_stime for used in (own, others))
-    print(json.dumps({"cpu": cpu, "wall": time.monotonic() - began, "main": own.ru_maxrss / 1024,
-                      "worker": others.ru_maxrss / 1024}))  # fmt: skip
-
-
-def _mexma_here(arguments: list[str]) -> None:
-    from mexma_cli.main import cli
-
-    cli(arguments, standalone_mode=False)
+SPEED = {"split": _documents, "langid": _sentences, "filter": _pairs}
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["child"]:
-        child(*sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=["splitting", "languages", "dirty", "speed"])
     parser.add_argument("data", type=Path)
     parser.add_argument("--lang", default="fra_Latn", type=languages.resolve)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--only", nargs="+", choices=SPEED, default=list(SPEED))
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no more text is given")
     given = parser.parse_args()
     if given.what == "splitting":
         splitting(given.data)
@@ -444,7 +478,7 @@ def main() -> None:
     elif given.what == "dirty":
         dirty(given.data, given.lang)
     else:
-        speed(given.data, given.lang, given.megabytes, given.workers)
+        speed(given.data, given.lang, given.megabytes, given.minutes, given.workers, given.only)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,17 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mexma_cli.text.characters import Characters
 from mexma_cli.text.normalise import normal_form
 from mexma_cli.text.pages import decode_page
+
+if TYPE_CHECKING:
+    import regex
 
 _BREAKS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROLS = "".join(
@@ -33,6 +37,11 @@ _CYRILLIC = re.compile(
     rf"(?:[РС][{_SECOND}](?:В[{_SECOND}]|в[{_SECOND}]{{2}})*){{2,}}"
 )
 """Runs of Cyrillic in UTF-8 that was read as Windows-1251; ftfy repairs lines that are such as a whole."""
+_NO_LANGUAGE = (
+    r"Ă[ŚŤŽŹśťžźŁĄŻłąĽľż]|Ä[ŚŹśźŁĄŻłążŒœŸƒØŖÆøŗæ]|(?<!\p{L})Ä[Ťť]|Ĺ[ŚŹśźŁĄŞŻłąşżťžľ]"
+    "|[ÃÅ][ŠŒŽšœžŸƒŖŗ]|Ć[ØŖÆøŗæ]"
+)
+"""Letters of different alphabets, as far as one stands for a first byte of UTF-8, and one for a second."""
 _CONTROL = 1 << 15
 """The bit of characters in `_MAP`."""
 _LINES = """address article aside blockquote body button canvas caption center dd details dialog dir div dl dt
@@ -157,26 +166,94 @@ def _cyrillic(found: re.Match[str]) -> str:
         return found[0]
 
 
-def is_mojibake(text: str) -> bool:
-    """Whether there is mojibake in a text, such as one that cannot be repaired because half of it was."""
+def has_mojibake(sentences: Sequence[str], texts: Characters) -> np.ndarray:
+    """Which sentences have mojibake, also where it cannot be repaired because half of it was, bool [N]."""
     from ftfy.badness import BADNESS_RE
 
-    # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
-    return any(found[0].isalpha() for found in BADNESS_RE.findall(text))
+    found = texts.having(np.array(_unwritten(texts), dtype=np.int64))
+    for row in np.flatnonzero(may_be_mojibake(texts) & ~found).tolist():
+        # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
+        found[row] = any(bad[0].isalpha() for bad in BADNESS_RE.findall(sentences[row]))
+    return found
 
 
 def may_be_mojibake(texts: Characters) -> np.ndarray:
-    """Which texts may have mojibake, bool [N].
+    """Which texts may have mojibake, bool [N]."""
+    return texts.having(_possible(texts)[0])
+
+
+def _possible(texts: Characters) -> tuple[np.ndarray, np.ndarray]:
+    """Places where mojibake may begin, int64 [P], and in which encodings, as bits, uint16 [P].
 
     All mojibake has a first byte of UTF-8 and then a second one, both read in one of the encodings that ftfy
     knows, or a control character. That is much faster to look for than what ftfy looks for, and is in little
     else.
     """
-    first, second = _bits()
+    first, second, _ = _bits()
     places = texts.unusual
     marks = first[texts.points[places]]
-    begins = (marks & second[texts.points[np.minimum(places + 1, len(texts.points) - 1)]]) > 0
-    return texts.having(places[begins | ((marks & np.uint16(_CONTROL)) > 0)])
+    both = marks & second[texts.points[np.minimum(places + 1, len(texts.points) - 1)]]
+    begins = (both > 0) | ((marks & np.uint16(_CONTROL)) > 0)
+    return places[begins], both[begins]
+
+
+def _unwritten(texts: Characters) -> list[int]:
+    """Places of mojibake that nobody would have written, in whatever language."""
+    from ftfy.chardata import CHARMAP_ENCODINGS
+
+    _, second, long = _bits()
+    places, encodings = _possible(texts)
+    third = texts.points[np.minimum(places + 2, len(texts.points) - 1)]
+    encodings &= second[third] | ~long[texts.points[places]]
+    left = np.flatnonzero(encodings)
+    return [
+        place
+        for place, bits in zip(places[left].tolist(), encodings[left].tolist(), strict=True)
+        if any(
+            bits >> number & 1 and _is_unwritten(texts.text, place, encoding)
+            for number, encoding in enumerate(CHARMAP_ENCODINGS)
+        )
+    ]
+
+
+def _is_unwritten(text: str, place: int, encoding: str) -> bool:
+    found = _unwritten_in(encoding).match(text, place)
+    if found is None:
+        return False
+    try:
+        meant = found[0].encode(encoding).decode("utf-8")
+    except UnicodeError:
+        return False
+    written = [letter for letter in meant if unicodedata.category(letter)[0] in "LM"]
+    scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in written}
+    if len(scripts) > 1 or (found["among_latin"] and scripts - {"LATIN"}):
+        return False
+    return all(
+        "\u00a0" <= sign <= "\u00bf" or "\u2010" <= sign <= "\u2122" for sign in set(meant) - set(written)
+    )
+
+
+@cache
+def _unwritten_in(encoding: str) -> regex.Pattern[str]:
+    """Characters of UTF-8 that were read in an encoding, and that nobody writes.
+
+    A capital letter behind a small one (``vyÅ¡``); two such characters side by side (``Î½Îµ``); Greek and
+    Cyrillic that touch Latin letters (``gerΓ¤t``); a symbol or a line of a table in a word (``ger√§t``); two
+    letters that no language has both (``Ĺľ``).
+    """
+    import regex
+
+    def read_as(codes: range) -> str:
+        characters = bytes(codes).decode(encoding, "ignore")
+        return "[" + "".join(f"\\U{ord(character):08x}" for character in characters) + "]"
+
+    second = read_as(range(0x80, 0xC0))
+    one = f"(?:{read_as(range(0xC2, 0xE0))}{second}|{read_as(range(0xE0, 0xF0))}{second}{{2}})"
+    return regex.compile(
+        rf"(?<=\p{{Ll}})(?=\p{{Lu}}){one}|{one}{{2}}"
+        rf"|(?P<among_latin>(?=[\p{{Greek}}\p{{Cyrillic}}])(?:(?<=\p{{Latin}}){one}|{one}(?=\p{{Latin}})))"
+        rf"|(?=\p{{S}})(?:(?<=\p{{L}}{{2}}){one}|(?<=\p{{L}}){one}(?=\p{{L}}))|{_NO_LANGUAGE}"
+    )
 
 
 def _has_control(texts: Characters) -> np.ndarray:
@@ -186,21 +263,23 @@ def _has_control(texts: Characters) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _bits() -> tuple[np.ndarray, np.ndarray]:
-    """A bit for each encoding, where a character is a first byte of UTF-8 read in it, or a second one.
+def _bits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A bit for each encoding, where a character is a first byte of UTF-8 read in it, a second one, or a
+    first one of three or more.
 
     Returns:
-        Two uint16 [0x110000]; the first also has the bit `_CONTROL`.
+        Three uint16 [0x110000]; the first also has the bit `_CONTROL`.
     """
     from ftfy.chardata import CHARMAP_ENCODINGS
 
-    first, second = (np.zeros(0x110000, dtype=np.uint16) for _ in range(2))
+    first, second, long = (np.zeros(0x110000, dtype=np.uint16) for _ in range(3))
+    tables = (first, range(0xC2, 0xF5)), (second, range(0x80, 0xC0)), (long, range(0xE0, 0xF5))
     for number, encoding in enumerate(CHARMAP_ENCODINGS):
-        for table, codes in ((first, range(0xC2, 0xF5)), (second, range(0x80, 0xC0))):
+        for table, codes in tables:
             characters = bytes(codes).decode(encoding, "ignore")
             table[list(map(ord, characters))] |= np.uint16(1 << number)
     first[list(_MAP)] |= np.uint16(_CONTROL)
-    return first, second
+    return first, second, long
 
 
 def without_tags(text: str) -> str:

@@ -29,7 +29,7 @@ from mexma_cli.text.characters import (
 from mexma_cli.text.duplicates import copy_reason, fold
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.numbers import shared_numbers
-from mexma_cli.text.repair import MARKUP, is_mojibake, may_be_mojibake
+from mexma_cli.text.repair import MARKUP, has_mojibake
 
 Limits = Mapping[str, float]
 """The rules that are on, by name, with their limits."""
@@ -402,9 +402,7 @@ _mojibake = _matching(_MOJIBAKE, "Â", "Ã", "â€", "Ð", "ï")
 def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
     broken = found.counts[:, BROKEN] > 0
     broken[_mojibake(sentences, found, limit)] = True
-    for row in np.flatnonzero(may_be_mojibake(found) & ~broken).tolist():
-        broken[row] = is_mojibake(sentences[row])
-    return broken
+    return broken | has_mojibake(sentences, found)
 
 
 _BROKEN_BY: dict[str, _Breaks] = {

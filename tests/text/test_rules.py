@@ -76,6 +76,32 @@ def test_reasons(sentence: str, reason: str) -> None:
     assert reasons([sentence.strip()]) == [reason]
 
 
+def test_half_repaired_mojibake_of_every_code_page() -> None:
+    spoilt = {
+        "windows-1252": ["Das ist fÃ¼r mich schön", "Η λέξη ÎµÎ´ÏŽ είναι λάθος"],
+        "windows-1250": ["Czeski Ĺľaden błąd", "Članovi ÄŤitave skupštine", "Liczba zakaĹĽeń rośnie"],
+        "windows-1251": ["Это слово РїСЂРёРІРµС‚ не читается", "Der Zug fГ¤hrt früh", "Це малРёна"],
+        "windows-1253": ["Das GerΓ¤t ist schön", "Η λέξη ΞµΞ΄ΟŽ είναι λάθος", "Το όνομΞ± του"],
+        "windows-1257": ["Lietuvių Å¾odis yra gražus", "Det er rødt og blĆ„tt"],
+        "macroman": ["Das Ger√§t ist schön", "Это слово –ø—Ä–∏–≤–µ—Ç не читается"],
+        "cp437": ["Das Ger├ñt ist schön", "Это ╨┐╤Ç╨╕╨▓╨╡╤é не читается"],
+    }
+    for page, lines in spoilt.items():
+        assert reasons(lines, None, "encoding") == ["encoding"] * len(lines), page
+    good = [
+        "Дійшовши ж до Мізії, хотіли піти до Вітінії",
+        "і межаў Лібіі каля Кірэнэі, Нініўцы ўстануць",
+        "мaртa изaђe из EУ”, кaжe Maрвин",
+        "ΤΟ ΈΡΓΟ «ΑΥΤΟ» – ΕΊΝΑΙ ΕΔΏ… Η ΆΔΕΙΑ΄",
+        "Сјајно «МЋ» и Рјечник, Сњежана…",
+        "ZAŻÓŁĆ GĘŚLĄ JAŹŃ, ŻÓŁW",
+        "Ärzte: „Ü“, »Ö«, ‚Ä‘ — Å… É”",
+        "√2 ≈ 1.41, 2√π, a ÷ b, Δx ± σ²",
+        "a ├── b │ c └── d",
+    ]
+    assert reasons(good, None, "encoding") == [""] * len(good)
+
+
 def test_every_rule_of_sentences_is_tried_here() -> None:
     tried = {mark.args[1][n][1] for mark in test_reasons.pytestmark for n in range(len(mark.args[1]))}
     here = {name for name, rule in RULES.items() if rule.of == "sentence"}
