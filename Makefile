@@ -31,8 +31,8 @@ test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@# Beside mypy: compiled loops, and the bytecode of all that tests import, which both workers would compile.
-	{ $(BIN)/mexma doctor --warm && { $(BIN)/pytest -q --collect-only || true; }; } > /dev/null & $(BIN)/mypy && wait $$!
+	@# Beside it: compiled loops, and the bytecode of all that tests import, which both workers would compile.
+	{ $(BIN)/mexma doctor --warm && { $(BIN)/pytest -q --collect-only || true; }; } > /dev/null & $(BIN)/pyrefly check && wait $$!
 	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 docs: $(VENV)/.stamp-plot

@@ -125,7 +125,9 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
     fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
     if "score" not in fields:
         return PlainPair(source, target)
-    empty = {"target_document": "", "source_lines": (), "target_lines": ()} if kind is AlignedPair else {}
+    empty: dict[str, Any] = {}
+    if kind is AlignedPair:
+        empty = {"target_document": "", "source_lines": (), "target_lines": ()}
     found: Pair = kind(**empty | fields | {"source": source, "target": target})
     return found
 

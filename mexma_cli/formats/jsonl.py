@@ -75,13 +75,13 @@ def _records(text: RawText) -> Iterator[Record]:
             found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
         except (ValueError, RecursionError):
             found = None
-        sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
-        texts = [side for side in sides if isinstance(side, str)]
+        known = found if isinstance(found, dict) else {}
+        texts = [side for side in map(known.get, ("source", "target")) if isinstance(side, str)]
         if len(texts) == 2 and any(map(_SURROGATES.search, texts)):
             yield from text.no_pair("lines with half a character (a lone surrogate)")
         elif len(texts) == 2:
             pairs += 1
-            yield line, pair_of(typed(found), *texts)
+            yield line, pair_of(typed(known), *texts)
         else:
             error = MexmaError(
                 f"{text.where}, line {number}: not an object with the texts `source` and `target`: "

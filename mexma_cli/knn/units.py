@@ -76,8 +76,7 @@ def unit_rows(rows: np.ndarray) -> int:
 
 def directed(rows: np.ndarray) -> np.ndarray:
     """Which rows, float [n, d], have a direction and so a cosine, whatever their length: bool [n]."""
-    found: np.ndarray = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
-    return found
+    return np.isfinite(rows).all(axis=1) & np.any(rows, axis=1)
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -203,9 +203,9 @@ def as_vectors(rows: np.ndarray) -> np.ndarray:
 def fits(vectors: np.ndarray, stored: np.ndarray) -> np.ndarray:
     """Whether each vector is a number in the type that it is stored in, and is not lost: bool [n]."""
     if stored.dtype.names is None:
-        good: np.ndarray = np.isfinite(stored).all(axis=1)
+        good: np.ndarray = np.all(np.isfinite(stored), axis=1)
         if stored.dtype == np.float16:
-            good &= stored.any(axis=1) | ~np.asarray(vectors).any(axis=1)
+            good &= np.any(stored, axis=1) | ~np.any(vectors, axis=1)
         return good
     kept = stored[_VALUES].any(axis=1) | ~np.asarray(vectors).any(axis=1)
     return kept & np.isfinite(stored[_SCALE]) & np.isfinite(vectors).all(axis=1)

@@ -62,7 +62,8 @@ def _named_in_order(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
         names = (vectors_name(index), lines_name(index))
         for file, name in zip(files_of(shard), names, strict=False):
             if file.name != name:
-                raise PydanticCustomError("name", f"{file.name!r} is named in place of {name}")
+                found = {"wrong": repr(file.name), "right": name}
+                raise PydanticCustomError("name", "{wrong} is named in place of {right}", found)
     return shards
 
 

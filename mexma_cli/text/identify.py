@@ -32,7 +32,7 @@ orm:gaz ps:pbt pus:pbt qu:quy que:quy sh:srp sq:als sqi:als sr:srp sw:swh swa:sw
 yi:ydd yid:ydd zh:zho hbsbos:bos hbshrv:hrv hbssrp:srp msaind:ind msazsm:zsm msamin:min msamalay:zsm
 estvro:vro undhtml:und
 """
-_CODES = dict(pair.split(":") for pair in _MEANT.split())
+_CODES = {code: meant for code, _, meant in (pair.partition(":") for pair in _MEANT.split())}
 _MAGIC, _VERSIONS, _SUPERVISED, _LOSSES = 793712314, (11, 12), 3, range(1, 5)
 _LONGEST_NGRAM = 1000  # letters of an n-gram
 _CENTROIDS = 256

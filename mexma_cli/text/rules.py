@@ -144,7 +144,8 @@ def chosen_limits(
         MexmaError: No such rule, or no such limit.
     """
     known = {name: rule for name, rule in RULES.items() if {rule.of, name} & set(of or SELECTABLE)}
-    limits = {} if "all" in off else {name: rule.limit or 0.0 for name, rule in known.items() if rule.on}
+    usual = {} if "all" in off else known
+    limits: dict[str, float] = {name: rule.limit or 0.0 for name, rule in usual.items() if rule.on}
     for name in off:
         if name != "all":
             limits.pop(_known(name, known).name, None)

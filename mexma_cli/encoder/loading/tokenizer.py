@@ -202,10 +202,11 @@ class LazyTokenizer:
         rules = backend.normalizer, backend.pre_tokenizer
         if None in rules or not isinstance(backend.post_processor, TemplateProcessing):
             return False
-        state = *(rule.__getstate__() for rule in rules), backend.get_vocab_size()
+        parts = [rule.__getstate__() for rule in rules]
+        state = *parts, backend.get_vocab_size()
         if state != self._words_of:
             added = backend.get_added_tokens_decoder().values()
-            apart = _by_word(*map(json.loads, state[:2])) and not any(token.normalized for token in added)
+            apart = _by_word(*map(json.loads, parts)) and not any(token.normalized for token in added)
             self._words, self._words_of, self._apart = {}, state, apart
         return self._apart
 
@@ -327,7 +328,8 @@ class PieceTokenizer(LazyTokenizer):
         with damage_as_message(spm):
             self.pieces = SentencePieceProcessor(model_file=str(spm))
         self.owner, self.first, self._model = owner, first, spm.read_bytes()
-        self.padding, self.max_tokens, self.keeps_end = PADDING, max_tokens, False
+        self.padding: int | None = PADDING
+        self.max_tokens, self.keeps_end = max_tokens, False
 
     def hash_into(self, digest: Any) -> None:
         """Put everything that decides the ids into a hash; see `LazyTokenizer.hash_into`."""

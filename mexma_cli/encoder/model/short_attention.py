@@ -151,7 +151,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         (states,) = ctx.saved_tensors
         found = torch.empty_like(states)
         _run(states, slope.contiguous(), ctx.spans, ctx.numbers, found)

@@ -237,7 +237,7 @@ def open_inputs(
         for place, text in texts.items():
             if on_progress is not None:
                 on_progress(done, total)
-            progress = on_progress and _after(done, total, on_progress)
+            progress = None if on_progress is None else _after(done, total, on_progress)
             options = EmbedOptions(languages[place] if languages else UNSTATED, settings)
             log.info(
                 "embedding %s into a temporary folder; `mexma embed` makes a store that stays", text.label

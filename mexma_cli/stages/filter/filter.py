@@ -6,7 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -118,7 +118,7 @@ def filter_files(
         batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
         every = mark_duplicates(batches, again) if again else batches
-        rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
+        rejects = stack.enter_context(text_file(job.rejects)) if job.rejects else None
         kept = _kept(every, found, rejects)
         changed = write_chunks(outputs, _written(kept, bitext, kind))
         if job.report is not None:

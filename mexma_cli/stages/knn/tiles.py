@@ -46,9 +46,7 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
         checksums = [checksum_file(part / f"{place:05d}.npy") for place in range(len(spans))]
         write_json_atomic(part / MANIFEST, {"kind": "rows", "checksums": checksums})
         commit(output)
-    left_out = asdict(counts)
-    del left_out["rows"]
-    return left_out
+    return {reason: count for reason, count in asdict(counts).items() if reason != "rows"}
 
 
 def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:

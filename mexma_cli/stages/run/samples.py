@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ _WORST = 6
 _AT_ONCE = 1 << 20
 
 
-def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, list[float]]:
+def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[float]]:
     """`counts` of scores, sorted best first, between neighbouring `edges`.
 
     Args:
@@ -33,8 +33,13 @@ def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, list[floa
         counts += some
         if probable:
             wrong += np.histogram(part, edges, weights=1 - part)[0]
-    found = {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
-    return found | ({"wrong": [round(one, 2) for one in wrong.tolist()]} if probable else {})
+    found: dict[str, Sequence[float]] = {
+        "edges": [round(edge, 4) for edge in edges.tolist()],
+        "counts": counts.tolist(),
+    }
+    if probable:
+        found["wrong"] = [round(one, 2) for one in wrong.tolist()]
+    return found
 
 
 def samples(

@@ -69,7 +69,7 @@ ANEW = "remove it, and run again: it is made anew"
 
 def _inside(name: str) -> str:
     if not stays_inside(name):
-        raise PydanticCustomError("name", f"{name!r} is no name in the run's folder")
+        raise PydanticCustomError("name", "{name} is no name in the run's folder", {"name": repr(name)})
     return name
 
 
