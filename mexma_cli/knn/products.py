@@ -66,7 +66,7 @@ class Float32:
 
     spread = np.float32(0)
     library: ModuleType = np
-    larger = 1, 1
+    larger: tuple[int, int] = 1, 1
     layers = 16
     memory_errors: tuple[type[Exception], ...] = ()
 
