@@ -490,7 +490,7 @@ shards/all.emb
         run run/exact.yaml
         run run/exact.yaml --set mine.threshold=1.1 --pairs spa-eng --set run=run/one
         run run/exact.yaml --status --json
-        mine run/run/spa_Latn/spa_Latn.emb run/run/eng_Latn/eng_Latn.emb --threshold auto \
+        mine run/run/spa_Latn/spa_Latn.emb run/run/eng_Latn/eng_Latn.emb \
 --thresholds run-auto/run/thresholds.json
     """,
     "run-auto": "run run-auto/auto.yaml",

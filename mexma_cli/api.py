@@ -443,7 +443,6 @@ def filter(
     exclude: Sequence[Name] = (),
     format: str | None = None,
     rejects: Name | None = None,
-    report: Name | None = None,
     workers: int = 1,
     on_progress: Callable[[int], object] | None = None,
     **settings: Unpack[RuleKeywords],
@@ -457,7 +456,6 @@ def filter(
         exclude: Files with sentences that are dropped, such as a test set.
         format: Of the output, as `mexma filter --format`. Default: by its name.
         rejects: File for what is dropped: reason, number of the pair, the pair.
-        report: File for the counts, as JSON.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
         on_progress: Called with the pairs read.
         settings: The rules, as the options `on`, `off`, `lid` and `lid_model`.
@@ -494,10 +492,9 @@ def filter(
         made,
         kind,
         Path(rejects) if rejects else None,
-        Path(report) if report else None,
-        workers,
+        workers=workers,
     )
-    files = [*outputs_of(made, kind, as_codes(languages)), job.rejects, job.report]
+    files = [*outputs_of(made, kind, as_codes(languages)), job.rejects]
     refuse_overwriting([path for path in files if path], [*job.inputs, *job.exclude])
     return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
 

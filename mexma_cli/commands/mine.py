@@ -30,7 +30,7 @@ from mexma_cli.commands.options import (
     search_options,
     selection_option,
 )
-from mexma_cli.commands.tune_output import tell_precision
+from mexma_cli.commands.tune_output import tell_estimated
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -62,9 +62,8 @@ log = logging.getLogger(__name__)
 @selection_option(
     "--thresholds",
     type=click.Path(path_type=Path),
-    default="thresholds.json",
-    show_default=True,
-    help="The file of thresholds that `mexma run` or `mexma tune` wrote, for --threshold auto.",
+    metavar="FILE",
+    help="Take the threshold from this file, which `mexma tune --save-threshold` or `mexma run` wrote.",
 )
 @document_options
 @result_option
@@ -86,7 +85,7 @@ def command(
     dry_run: bool,
     languages: tuple[str, str],
     encoder: EncoderChoice,
-    thresholds: Path,
+    thresholds: Path | None,
     all_candidates: bool,
 ) -> None:
     """Find translations in two texts, best first: score TAB source TAB target.
@@ -123,11 +122,9 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)
-    auto = settings.threshold == "auto"
-    if auto and settings.precision is not None:
-        raise click.UsageError("--precision finds a threshold: leave out --threshold auto.")
-    if is_typed("thresholds") and not auto:
-        raise click.UsageError("--thresholds goes with --threshold auto.")
+    named = {"threshold", "precision"} & settings.model_fields_set
+    if len(named) + (thresholds is not None) > 1:
+        raise click.UsageError("--threshold, --precision and --thresholds: give one of them.")
     if all_candidates and is_typed("retrieval"):
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
     if all_candidates:
@@ -143,8 +140,7 @@ def command(
     for path in (output, report):
         prepare_output(path)
     paired = documents_of(paths, documents) if documents else None
-    known = thresholds if auto else None
-    job = MiningJob(paths, languages, settings, files, kind, with_ids, paired, neighbours, report, known)
+    job = MiningJob(paths, languages, settings, files, kind, with_ids, paired, neighbours, report, thresholds)
     started = time.monotonic()
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
@@ -156,13 +152,17 @@ def command(
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
     if found.estimated is not None:
-        tell_precision(settings.precision, found.estimated.cut)
+        tell_estimated(settings.precision, found.estimated.cut)
     count = len(found.candidates)
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.dropped:
         default = settings.threshold is None and found.estimated is None
-        names = {"threshold": "threshold 0, the default with max"} if default else {}
+        names = {
+            "threshold": "below threshold 0, the default with max" if default else "below the threshold",
+            "max-score": "above --max-score",
+            "top": f"beyond the top {settings.top or 0:,}",
+        }
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):

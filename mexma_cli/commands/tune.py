@@ -108,7 +108,7 @@ _OF_TEXTS = (
     "--save-threshold",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Keep it in a file of thresholds, for `mexma mine --threshold auto --thresholds FILE`.",
+    help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`.",
 )
 @click.option(
     "--languages",

@@ -30,6 +30,15 @@ def tell_precision(wanted: float | None, cut: Threshold | EstimatedCut, about: s
         log.info("%sasked for a precision of %.2f %%: %s", about, 100 * wanted, got)
 
 
+def tell_estimated(wanted: float | None, cut: EstimatedCut) -> None:
+    """Say which threshold `mexma mine` has found by probabilities, for what, and how precise it is."""
+    if wanted is not None:
+        tell_precision(wanted, cut)
+    else:
+        said = "threshold auto: %s, with the best F1 and a precision of %.2f %%, as estimated (%s)"
+        log.info(said, _threshold(cut.threshold), 100 * cut.precision, _interval(cut.precision_interval))
+
+
 def print_tuned(found: Tuned) -> None:
     """The lines for a threshold from a gold list."""
     log.info("in parentheses: 95 % intervals, from resampled source sentences")

@@ -39,19 +39,19 @@ class MinedPair(NamedTuple):
     """A pair and all that is known of it.
 
     Lines are counted from 1 and so are ranks: `source_rank` is the target's place among the neighbours of the
-    source, 0 where it is not among them. The means are those of both neighbourhoods' cosines.
+    source, 0 where it is not among them. The means are of both neighbourhoods' cosines. None: not known.
     """
 
     score: float
     source: str
     target: str
-    source_line: int = 0
-    target_line: int = 0
-    source_rank: int = 0
-    target_rank: int = 0
-    cosine: float = 0.0
-    source_mean: float = 0.0
-    target_mean: float = 0.0
+    source_line: int | None = None
+    target_line: int | None = None
+    source_rank: int | None = None
+    target_rank: int | None = None
+    cosine: float | None = None
+    source_mean: float | None = None
+    target_mean: float | None = None
 
 
 class AlignedPair(NamedTuple):

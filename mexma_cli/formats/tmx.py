@@ -115,7 +115,7 @@ class Tmx(BitextFormat):
         yield (f'<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n{header}\n<body>\n',), 0
         for number, pair in enumerate(pairs, 1):
             values = zip(pair._fields, pair, strict=True)
-            known = [(name, value) for name, value in values if name not in ("source", "target")]
+            known = [(n, value) for n, value in values if n not in ("source", "target") and value is not None]
             properties = "".join(
                 f'<prop type="x-{name.replace("_", "-")}">{_escaped(_shown(value))}</prop>'
                 for name, value in (known if with_ids else known[:1])

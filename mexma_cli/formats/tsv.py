@@ -127,7 +127,9 @@ def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
 
 
 def shown(value: Any) -> str:
-    """A value of a pair as a field: several lines as ``3,4``."""
+    """A value of a pair as a field: several lines as ``3,4``, and nothing for what is not known."""
+    if value is None:
+        return ""
     return ",".join(map(str, value)) if isinstance(value, tuple) else one_field(str(value))
 
 

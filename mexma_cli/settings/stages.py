@@ -242,8 +242,8 @@ class MineSettings(SearchSettings, JudgingSettings):
         Score | Literal["auto"] | None,
         Option(SELECTION, "SCORE|auto", unset="0 with max, else none"),
     ] = None
-    """Keep pairs with a score above this; auto: what `mexma run` or `mexma tune` found and wrote to a file of
-    thresholds."""
+    """Keep pairs with a score above this; auto: above the threshold with the best F1, by the probabilities of
+    the pairs."""
     precision: Annotated[float | None, Option(SELECTION, "SHARE", unset="none")] = Field(
         default=None, gt=0, le=1
     )
@@ -254,7 +254,7 @@ class MineSettings(SearchSettings, JudgingSettings):
     drop_copies: Annotated[bool, Option(SELECTION)] = False
     """Drop pairs with equal sides; case, numbers, punctuation and a few letters may differ."""
     top: Annotated[int | None, Option(SELECTION, "N", unset="all")] = Field(default=None, ge=1)
-    """Keep so many of the best pairs."""
+    """Keep so many of the best pairs, of those above the threshold."""
 
     @model_validator(mode="before")
     @classmethod

@@ -130,13 +130,13 @@ def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
         "--report", report,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "dropped of 4 candidates: 3 max-score" in result.stderr
+    assert "dropped of 4 candidates: 3 above --max-score" in result.stderr
     result = run(
         "mine", source, target, "--margin", "absolute", "--drop-copies", "--threshold", "0.99", "-o", out,
         "--report", report,
     )  # fmt: skip
     assert "1 pair in" in result.stderr
-    assert "dropped of 4 candidates: 1 threshold, 1 identical, 1 near-identical" in result.stderr
+    assert "dropped of 4 candidates: 1 below the threshold, 1 identical, 1 near-identical" in result.stderr
     assert [line.split("\t")[1:] for line in out.read_text().splitlines()] == [["un", "one"]]
     found = json.loads(report.read_text())
     result = run("mine", source, target, "-o", out, "--report", "-")
@@ -157,9 +157,9 @@ def test_top_and_all_candidates(pair: tuple[Path, Path]) -> None:
     assert sorted((row[3], row[4]) for row in rows) == [(s, t) for s in "145" for t in "123"]
     best = run("mine", *pair, "-k", "3", "--all-candidates", "--with-ids", "--top", "2")
     assert best.stdout.splitlines() == every.stdout.splitlines()[:2]
-    assert "dropped of 9 candidates: 7 top" in best.stderr
+    assert "dropped of 9 candidates: 7 beyond the top 2" in best.stderr
     none = run("mine", *pair, "-k", "1", "--margin", "distance")  # of the nearest alone: 0 at most
-    assert "dropped of 2 candidates: 2 threshold 0, the default with max" in none.stderr
+    assert "dropped of 2 candidates: 2 below threshold 0, the default with max" in none.stderr
 
 
 class TestWithin:
@@ -224,15 +224,15 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     }  # fmt: skip
     file = tmp_path / "known.json"
     file.write_text(json.dumps([known]))
-    auto = ("mine", *pair, "--threshold", "auto", "--thresholds", file, "--margin", "absolute")
-    result = ok(run(*auto, "-k", 2))
+    kept = ("mine", *pair, "--thresholds", file, "--margin", "absolute")
+    result = ok(run(*kept, "-k", 2))
     typed = run("mine", *pair, "--margin", "absolute", "-k", 2, "--threshold", 0.5)
     assert result.stdout == typed.stdout != ""
     assert f"threshold 0.5, from {file}" in result.stderr
-    fails(run(*auto), 1, "no threshold for", "and -k 4 --margin absolute", "there is one for -k 2")
+    fails(run(*kept), 1, "no threshold for", "and -k 4 --margin absolute", "there is one for -k 2")
     file.write_text('{"threshold": 1}')
-    fails(run(*auto), 1, "known.json is no file of thresholds")
-    fails(run("mine", *pair, "--thresholds", file), 2, "--thresholds goes with --threshold auto")
+    fails(run(*kept), 1, "known.json is no file of thresholds")
+    fails(run(*kept, "--threshold", "1"), 2, "give one of them")
     fails(
         run("mine", *pair, "--threshold", "high"),
         2,

@@ -102,19 +102,19 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
         "threshold": 1.2, "precision": 0.9, "precision_interval": [0.8, 0.95],
     }  # fmt: skip
     (tmp_path / "thresholds.json").write_text(json.dumps([found]))
-    auto = ["--threshold", "auto", "--thresholds", tmp_path / "thresholds.json"]
+    kept = ["--thresholds", tmp_path / "thresholds.json"]
     fails(
-        run("mine", *stores, *auto),
+        run("mine", *stores, *kept),
         1,
         "no threshold for Spanish and English",
         "-k 4 --margin ratio with mini",
     )
-    by_margin = ok(run("mine", *stores, *auto, "--margin", "ratio")).stdout
+    by_margin = ok(run("mine", *stores, *kept, "--margin", "ratio")).stdout
     assert by_margin == ok(run("mine", *stores, "--threshold", "1.2", "--margin", "ratio")).stdout != ""
     (tmp_path / "thresholds.json").write_text(
         json.dumps([found | {"score": "probability", "threshold": 0.4}])
     )
-    assert ok(run("mine", *stores, *auto)).stdout == ok(run("mine", *stores, "--threshold", "0.4")).stdout
+    assert ok(run("mine", *stores, *kept)).stdout == ok(run("mine", *stores, "--threshold", "0.4")).stdout
 
 
 def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:

@@ -78,11 +78,17 @@ def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "scores.png").stat().st_size > 5000
     (one,) = json.loads((tmp_path / "kept.json").read_text())  # the second takes the first one's place
     assert (one["threshold"], one["score"], one["k"]) == (found["threshold"], "margin", 3)
-    auto = "--threshold", "auto", "--thresholds", tmp_path / "kept.json"
-    mined = ok(run("mine", *stores, *options[:4], *auto))
+    mined = ok(run("mine", *stores, *options[:4], "--thresholds", tmp_path / "kept.json"))
     assert len(mined.stdout.splitlines()) == found["pairs"]
     at_once = ok(run("mine", *stores, *options))
     assert at_once.stdout == mined.stdout and got in at_once.stderr
+    top = ok(run("mine", *stores, *options, "--top", "3"))
+    assert got in top.stderr, "the threshold is that of all pairs"
+    assert top.stdout.splitlines() == mined.stdout.splitlines()[:3]
+    best = json.loads(ok(run("tune", *stores, *options[:4], "--json")).stdout)
+    auto = ok(run("mine", *stores, *options[:4], "--threshold", "auto"))
+    assert len(auto.stdout.splitlines()) == best["pairs"]
+    assert f"threshold auto: {best['threshold']:.6f}, with the best F1 and a precision of" in auto.stderr
 
 
 class TestLabels:
@@ -175,6 +181,6 @@ def test_bad_input(text: Path) -> None:
     fails(run("tune", *alone, "--margin", "distance"), 1, "no pair was found")
     both = ("mine", *stores, "--precision", "0.9", "--threshold")
     fails(run(*both, "0.5"), 2, "precision finds a threshold: do not name one, too")
-    fails(run(*both, "auto"), 2, "leave out --threshold auto")
+    fails(run(*both, "auto"), 2, "--threshold, --precision and --thresholds: give one of them")
     fails(run("mine", stores[0], "--precision", "0.9"), 1, "between two different texts")
     fails(run("mine", *stores, "--precision", "1"), 1, "no threshold has a precision of 100.00 %")

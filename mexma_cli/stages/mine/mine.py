@@ -209,6 +209,8 @@ def mine(
         with clock("threshold"):
             estimated = _estimated(chosen, stores, sides, twins, settings)
         chosen = _counted(chosen, slice(estimated.cut.count), dropped, "threshold")
+    if settings.top is not None:
+        chosen = _counted(chosen, slice(settings.top), dropped, "top")
     for store in stores:
         store.check_unchanged()
     how = {"index": neighbours.index, "recall": neighbours.recall}
@@ -273,15 +275,13 @@ def _filtered(
         if settings.max_score is not None:
             below = slice(found.count_above(settings.max_score), None)
             found = _counted(found, below, dropped, "max-score")
-        if settings.top is not None and not settings.drop_copies:
-            found = _counted(found, slice(settings.top), dropped, "top")
+        if settings.top is not None and not (settings.drop_copies or settings.finds):
+            found = _counted(found, slice(settings.top), dropped, "top")  # before their texts are read
     with clock("texts"):
         beside = PairTexts.join(found, stores, known)
     if settings.drop_copies:
         with clock("filtering"):
             found, beside = _without_copies(found, beside, dropped)
-            if settings.top is not None:
-                found = _counted(found, slice(settings.top), dropped, "top")
     return found, beside, dropped
 
 

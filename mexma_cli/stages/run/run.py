@@ -167,7 +167,7 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
-    """Put all thresholds into one file, for `mexma mine --threshold auto`; warn where precision is vague."""
+    """Put all thresholds into one file, for `mexma mine --thresholds`; warn where precision is vague."""
     mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
     facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
