@@ -34,6 +34,7 @@ from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import default_device
+from mexma_cli.numerics.threads import ahead
 
 if TYPE_CHECKING:
     import torch
@@ -468,13 +469,16 @@ class SentenceEncoder:
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
         computing = self._computing()
-        for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-            some = sentences[start : start + SENTENCES_PER_BUFFER]
-            tokens, extra = self.inputs(some)
-            for rows, found in computing.embed(Sentences(some, tokens, extra)):
+        size = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # made while a GPU computes
+        buffers = (sentences[start : start + size] for start in range(0, len(sentences), size))
+        inputs = (Sentences(some, *self.inputs(some)) for some in buffers)
+        start = 0
+        for some in inputs if self.on_cpu else ahead(inputs):
+            for rows, found in computing.embed(some):
                 vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
-                    on_progress(len(rows), sum(len(tokens[row]) for row in rows))
+                    on_progress(len(rows), sum(len(some.tokens[row]) for row in rows))
+            start += len(some.tokens)
         return vectors
 
     def encode(

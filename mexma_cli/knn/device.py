@@ -8,7 +8,7 @@ they are sums that float64 holds exactly (units.py), the same numbers as on a pr
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,12 +21,14 @@ from mexma_cli.knn.products import Block, Multiply, Samples
 from mexma_cli.knn.torch_products import BFloat16
 from mexma_cli.knn.units import Limits, Pairs
 from mexma_cli.numerics.devices import pick_device
+from mexma_cli.numerics.threads import ahead
 
 log = logging.getLogger(__name__)
 
-_GROUP = 64  # neighbouring estimates of a row of which the largest is looked at first
+_GROUP = 64  # estimates of a row of which the largest is looked at first
 _GROUPS = 1 << 18  # such groups whose estimates are looked at together
 _NUMBERS = 1 << 26  # of pairs whose cosines are computed together
+_AMPLE = 40 << 30  # bytes with which there is room for larger tiles
 _LAYERS = 64  # estimates in each group of which maxima are taken for a first limit
 
 
@@ -44,7 +46,8 @@ class OnDevice(BFloat16):
 
     Args:
         device: Where it is.
-        larger: How many times as many rows of x and of y as on a processor are multiplied at once.
+        larger: How many times as many rows of x and of y as on a processor are multiplied at once; None: as
+            its memory allows.
     """
 
     dtype = torch.float16
@@ -53,9 +56,10 @@ class OnDevice(BFloat16):
     library = torch
     layers = _LAYERS
 
-    def __init__(self, samples: Samples, device: str, larger: tuple[int, int] = (16, 4)) -> None:
+    def __init__(self, samples: Samples, device: str, larger: tuple[int, int] | None = None) -> None:
         super().__init__(samples)
-        self.device, self.larger = torch.device(device), larger
+        self.device = torch.device(device)
+        self.larger = larger or ((32, 8) if self._free() > _AMPLE else (16, 4))
         self._centres = [self.put(centre) for centre in self.centres]
         if self.device.type == "cuda":
             log.info("searching on %s", torch.cuda.get_device_name(self.device))
@@ -64,12 +68,17 @@ class OnDevice(BFloat16):
         """One: the device has work enough from it."""
         return 1
 
+    def ahead(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Read on a thread: the processor has nothing else to do."""
+        return ahead(blocks)
+
     def rows_held(self, dim: int, k: int) -> int:
         """Rows of x in half of the memory that the device has left."""
-        if self.device.type != "cuda":
-            return 0
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return free // 2 // (6 * dim + 8 * k + 64)
+        return self._free() // 2 // (6 * dim + 8 * k + 64)
+
+    def _free(self) -> int:
+        """Bytes that the device has left."""
+        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
 
     def put(self, array: np.ndarray) -> torch.Tensor:
         """A copy on the device."""
@@ -106,18 +115,24 @@ class OnDevice(BFloat16):
 
     def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
         """`units.near`, by groups of which the largest estimate is above the least of their limits."""
-        whole = tile.shape[1] // _GROUP * _GROUP
-        in_groups = tile[:, :whole].unflatten(1, (-1, _GROUP))
-        need, above = (part[:whole].unflatten(0, (-1, _GROUP)) for part in columns)
-        for_rows = rows.need[:, None] - above.amax(1)
-        for_columns = need.amin(1) - rows.above[:, None]
-        places = (in_groups.amax(2) >= torch.minimum(for_rows, for_columns)).nonzero()
-        for some in places.split(_GROUPS):
-            row, group = some.unbind(1)
-            estimates = in_groups[row, group].float()
-            least = torch.minimum(rows.need[row, None] - above[group], need[group] - rows.above[row, None])
-            which, column = (estimates >= least).nonzero().unbind(1)
-            yield Pairs(row[which], group[which] * _GROUP + column, estimates[which, column])
+        groups = tile.shape[1] // _GROUP
+        whole = groups * _GROUP
+        if groups:
+            # Estimates of a group lie apart, so that neighbouring maxima come from neighbours in memory.
+            in_groups = tile[:, :whole].unflatten(1, (_GROUP, groups))
+            need, above = (part[:whole].view(_GROUP, groups) for part in columns)
+            for_rows = rows.need[:, None] - above.amax(0)
+            for_columns = need.amin(0) - rows.above[:, None]
+            places = (in_groups.amax(1) >= torch.minimum(for_rows, for_columns)).nonzero()
+            for some in places.split(_GROUPS):
+                row, group = some.unbind(1)
+                estimates = in_groups[row, :, group].float()
+                for_row, for_column = (
+                    rows.need[row, None] - above.T[group],
+                    need.T[group] - rows.above[row, None],
+                )
+                which, layer = (estimates >= torch.minimum(for_row, for_column)).nonzero().unbind(1)
+                yield Pairs(row[which], layer * groups + group[which], estimates[which, layer])
         if whole < tile.shape[1]:
             rest = Limits(*(part[whole:] for part in columns))
             for pairs in units.near(tile[:, whole:], rows, rest, torch):

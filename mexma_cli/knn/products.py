@@ -15,7 +15,7 @@ makes its own bounds wide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -80,6 +80,10 @@ class Float32:
     def threads(self) -> int:
         """Threads that search a tile each."""
         return threads()
+
+    def ahead(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Blocks of vectors, each read when the search asks for it; or before, if the processor is free."""
+        return iter(blocks)
 
     def rows_held(self, dim: int, k: int) -> int:
         """Rows of x that a memory of its own holds; 0: it has none."""

@@ -8,7 +8,7 @@ other pairs cannot. So no neighbour is missed, and every computed pair is checke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, NamedTuple
@@ -177,8 +177,8 @@ class Search:
         rows, top, start = place
         while top < n:
             pieces = self._read(in_order, top, min(top + rows, n))
-            while start < m:
-                y = self._rows(1, start, self._sides[1].units(start, min(start + self._y_tile, m)))
+            for unit in self._units(1, start, m, self._y_tile):
+                y = self._rows(1, start, unit)
                 multiply = self.product.against(y.block.low)
 
                 def search(x: Rows, y: Rows = y, multiply: Multiply = multiply) -> None:
@@ -204,14 +204,19 @@ class Search:
     def _read(self, in_order: InOrder[Any, Any], top: int, stop: int) -> list[Rows]:
         """Rows top to stop of x, cut into tiles."""
         pieces: list[Rows] = []
-        for first in range(top, stop, max(_READ, self._x_tile)):
-            unit = self._sides[0].units(first, min(first + max(_READ, self._x_tile), stop))
+        for unit in self._units(0, top, stop, max(_READ, self._x_tile)):
 
-            def piece(start: int, first: int = first, unit: np.ndarray = unit) -> Rows:
+            def piece(start: int, first: int = top, unit: np.ndarray = unit) -> Rows:
                 return self._rows(0, first + start, unit[start : start + self._x_tile])
 
             pieces += in_order(piece, range(0, len(unit), self._x_tile))
+            top += len(unit)
         return pieces
+
+    def _units(self, side: int, start: int, stop: int, size: int) -> Iterator[np.ndarray]:
+        """Unit vectors of rows start to stop of a side, so many at a time."""
+        rows = range(start, stop, size)
+        return self.product.ahead(self._sides[side].units(row, min(row + size, stop)) for row in rows)
 
     def _rows(self, side: int, first: int, unit: np.ndarray) -> Rows:
         there = self.product.put(unit)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 _PARALLEL_FROM = 1 << 22  # multiplications; for fewer, a thread costs more than it saves
+_NONE = object()
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 InOrder = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
@@ -54,6 +55,16 @@ def one_thread_each(number: int) -> Iterator[InOrder]:
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)  # the libraries below torch share one setting
+
+
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, each made on a thread of its own while the one before is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        made = iter(items)
+        following = pool.submit(next, made, _NONE)
+        while (item := following.result()) is not _NONE:
+            following = pool.submit(next, made, _NONE)
+            yield item  # type: ignore[misc]
 
 
 def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:

@@ -230,9 +230,8 @@ class Trainer:
             elif parameter.grad is not None:
                 gradients.append(parameter.grad)
         norm = torch.nn.utils.get_total_norm(gradients)
-        if self.settings.clip:
-            for gradient in gradients:
-                gradient *= (self.settings.clip / (norm + 1e-6)).clamp(max=1)
+        if self.settings.clip and gradients:
+            torch._foreach_mul_(gradients, (self.settings.clip / (norm + 1e-6)).clamp(max=1))
         return float(distributed.whole(norm))
 
     def _leaves_out(self) -> bool:

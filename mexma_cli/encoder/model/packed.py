@@ -20,7 +20,7 @@ from mexma_cli.numerics.threads import one_thread_each, threads
 
 TOKENS_PER_BATCH = 2048
 """On a processor: small batches stay in its cache."""
-GPU_TOKENS_PER_BATCH = 32768
+GPU_TOKENS_PER_BATCH = 65536
 
 
 @dataclass
@@ -55,7 +55,7 @@ class TransformerEncoder:
         there, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
         if len(empty):
             nothing = torch.zeros(len(empty), self.transformer.config.hidden_size)
-            yield empty, self._finished(nothing.to(self.transformer.device))
+            yield empty, self._finished(nothing.to(self.transformer.device)).cpu().numpy()
         budget = TOKENS_PER_BATCH if self.on_cpu else GPU_TOKENS_PER_BATCH
         batches = [there[rows] for rows in by_token_budget(lengths[there], budget)]
         most = self.most or max(1, len(lengths))
@@ -64,11 +64,13 @@ class TransformerEncoder:
         # on the device once for all batches
         extra = None if some.extra is None else torch.from_numpy(some.extra).to(self.transformer.device)
         with one_thread_each(threads() if self.on_cpu else 1) as in_order:
-            yield from zip(batches, in_order(partial(self.batch, extra=extra), parts), strict=True)
+            vectors = in_order(partial(self.batch, extra=extra), parts)
+            for rows, found in zip(batches, vectors if self.on_cpu else _one_later(vectors), strict=True):
+                yield rows, found.cpu().numpy()
 
     @torch.inference_mode()
-    def batch(self, tokens: Sequence[np.ndarray], extra: torch.Tensor | None = None) -> np.ndarray:
-        """Vectors of sentences, none of them empty, all at once: float32 [N, dim]."""
+    def batch(self, tokens: Sequence[np.ndarray], extra: torch.Tensor | None = None) -> torch.Tensor:
+        """Vectors of sentences, none of them empty, all at once: float32 [N, dim], on the device."""
         packed = pack(tokens, self.transformer.first_position, extra).to(self.transformer.device)
         if self._engine is None:
             low = self.on_cpu and self.precision == "bfloat16"  # the weights are float32 there
@@ -80,7 +82,18 @@ class TransformerEncoder:
         return self._finished(states if first_only else pool(states, packed, self.pooling))
 
     @torch.inference_mode()
-    def _finished(self, pooled: torch.Tensor) -> np.ndarray:
+    def _finished(self, pooled: torch.Tensor) -> torch.Tensor:
         for module in self.modules:
             pooled = module(pooled)
-        return pooled.cpu().numpy()
+        return pooled
+
+
+def _one_later(vectors: Iterator[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Each when the device has got the work for the next: whoever takes it waits for the device."""
+    before = next(vectors, None)
+    for following in vectors:
+        assert before is not None
+        yield before
+        before = following
+    if before is not None:
+        yield before
