@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 @scoring_option(
     "--explain",
     is_flag=True,
-    help="Add the probability, and why a pair may be no translation: numbers, names or lengths that differ.",
+    help="Add the probability, and why a pair may be no translation: numbers, names, lengths, vectors.",
 )
 @click.option("--scores-only", is_flag=True, help="Print the score alone, one for each line.")
 @json_lines_option

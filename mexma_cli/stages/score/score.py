@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mexma_cli.classifier.doubts import SAMPLE, Doubts, in_words
+from mexma_cli.classifier.doubts import SAMPLE, Doubt, Doubts, in_words
 from mexma_cli.classifier.features import OfSentences, measured
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 16 << 20
 _LINES = 1 << 13
+_SAME = 1e-6
+"""Cosines that differ by less are equal."""
+_DOUBTFUL = 0.5
+"""Below this probability, what the vectors say against a pair is said, too."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,41 @@ class Scored:
     """Sentences on the smaller side of the background."""
     probabilities: np.ndarray | None = field(default=None, repr=False)
     """float32 [lines], that a pair is a translation, nan where there is none; None: not asked for."""
+    rivals: Rivals | None = field(default=None, repr=False)
+    """Beside the probabilities: what the vectors say against a pair."""
+
+
+class Rivals(NamedTuple):
+    """The cosines of pairs, and the sentences of other pairs that are nearer.
+
+    Attributes:
+        cosines: float32 [lines].
+        targets: int64 [lines], the row of a target that is nearer to the source than its own one; -1: none.
+        sources: The same for the target.
+    """
+
+    cosines: np.ndarray
+    targets: np.ndarray
+    sources: np.ndarray
+
+    @classmethod
+    def among(cls, near: Neighbours, cosines: np.ndarray) -> Rivals:
+        """Those of the neighbours of both sides."""
+        sides = (near.forward_scores, near.forward_ids), (near.backward_scores, near.backward_ids)
+        return cls(cosines, *(np.where(s[:, 0] > cosines + _SAME, i[:, 0], -1) for s, i in sides))
+
+    def nearer(self, row: int) -> list[Doubt]:
+        """The sentences that are nearer to those of a pair, as reasons against it."""
+        target, source = int(self.targets[row]), int(self.sources[row])
+        words = [f"the target of pair {target + 1} is nearer to this source"] * (target >= 0)
+        words += [f"the source of pair {source + 1} is nearer to this target"] * (source >= 0)
+        return list(map(Doubt, words))
+
+    def distance(self, row: int, usual: float) -> Doubt:
+        """The reason against a doubtful pair that has no other; `usual`: the cosine of translations."""
+        cosine = float(self.cosines[row])
+        how = "far apart" if cosine < usual else "near, but so are those of others"
+        return Doubt(f"the vectors are {how}: cosine {cosine:.2f}, usually {usual:.2f}")
 
 
 def score(
@@ -101,7 +140,7 @@ def score(
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
     fewest = settings.k
-    probabilities = np.full(source.rows, np.nan, np.float32)
+    probabilities, rivals = np.full(source.rows, np.nan, np.float32), None
     if background is None and wanted.any() and (MARGINS[settings.margin].uses_neighbourhoods or probability):
         near, fewest = _nearest((source, target), wanted, settings.k, on_progress)
         source_mean, target_mean = means(near)
@@ -109,6 +148,7 @@ def score(
             rows = np.flatnonzero(wanted)
             given = Candidates(cosines[rows], rows, rows, cosines[rows])
             probabilities[rows] = judged((source, target), sides_of(near), given, settings)
+            rivals = Rivals.among(near, cosines)
     elif background is not None and wanted.any():
         source_mean, target_mean, fewest = _in_background(
             (source, target), wanted, background, settings.k, on_progress
@@ -118,7 +158,7 @@ def score(
     for store in (source, target, *others):
         store.check_unchanged()
     chances = probabilities if probability else None
-    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest, chances)
+    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest, chances, rivals)
 
 
 def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
@@ -200,8 +240,7 @@ def scored_lines(
         return
     more: list[Iterable[Any]] = [] if scored.probabilities is None else [shortest(scored.probabilities)]
     if explain:
-        reasons = _usual(source, target, scored)
-        more.append(map(in_words, map(reasons.of, source.sentences(), target.sentences())))
+        more.append(_reasons(source, target, scored))
     names = [*ExplainedPair._fields[: 3 + len(more)], *own]
     more += [shortest(values) for values in _own_values(source, target, own)]
     rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
@@ -225,12 +264,21 @@ def _own_values(
     return [np.concatenate(values) for values in found]
 
 
-def _usual(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> Doubts:
-    """Doubts that compare pairs with what the most probable ones have in common."""
+def _reasons(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> Iterator[str]:
+    """Why each pair may be no translation, compared with what the most probable ones have in common."""
     found = scored.scores if scored.probabilities is None else scored.probabilities
     best = np.sort(np.argsort(np.where(np.isnan(found), np.inf, -found), kind="stable")[:SAMPLE])
     sides = [KeptTexts(store.sentences(), best).take(best) for store in (source, target)]
-    return Doubts.usual(list(zip(*sides, strict=True)))
+    of_texts = map(Doubts.usual(list(zip(*sides, strict=True))).of, source.sentences(), target.sentences())
+    if scored.rivals is None:
+        yield from map(in_words, of_texts)
+        return
+    probable = best[found[best] >= _DOUBTFUL]
+    usual = float(np.nanmedian(scored.rivals.cosines[probable if len(probable) else best]))
+    for row, (doubts, doubtful) in enumerate(zip(of_texts, found < _DOUBTFUL, strict=True)):
+        if doubtful:
+            doubts += scored.rivals.nearer(row)
+        yield in_words(doubts or [scored.rivals.distance(row, usual)] if doubtful else doubts)
 
 
 def open_bitext(
