@@ -106,9 +106,9 @@ def _row(one: Shown, doubts: Doubts) -> dict[str, Any]:
     return {
         "number": one.number,
         "score": None if math.isnan(one.score) else one.score,
-        "lines": [getattr(one.pair, f"{side}_line", 0) for side in ("source", "target")],
+        "lines": [getattr(one.pair, f"{side}_line", None) or 0 for side in ("source", "target")],
         "sides": [_marked(one.pair.source, spans[0]), _marked(one.pair.target, spans[1])],
-        "doubts": in_words(found),
+        "doubts": getattr(one.pair, "doubts", None) or in_words(found),
     }
 
 

@@ -34,6 +34,7 @@ def test_pairs_are_shown_best_first_and_what_differs_is_marked(pairs: Path, tmp_
     assert [re.findall(r'data-number="(\d+)"', one) for one in found] == [[str(n)] for n in range(1, 33)]
     assert "Il a <mark>40</mark> &lt;b&gt;ans&lt;/b&gt;." in found[30] and "<mark>14</mark>" in found[30]
     assert "numbers differ: 40 / 14" in found[30] and "why" not in found[29]
+    assert 'data-lines="0\t0"' in found[0], "not known"
     assert "<script>x" not in page.read_text(encoding="utf-8")
     assert not re.search(r"(?:src|href)=\"(?!#)", page.read_text(encoding="utf-8"))
 

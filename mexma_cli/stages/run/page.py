@@ -188,19 +188,32 @@ class _Page:
         found = self._facts(f"{'-'.join(pair)}/pairs")
         if not found.get("histogram", {}).get("counts"):
             return None
-        edges, counts = found["histogram"]["edges"], found["histogram"]["counts"]
+        bins = _without_gaps(**found["histogram"])
         before = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
         return {
             "title": " to ".join(map(languages.name, pair)),
             "chart": f"pairs by score{before}",
-            "lines": [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)][::-1],
-            "counts": counts[::-1],
-            "wrong": found["histogram"].get("wrong", [])[::-1],
+            "lines": [" to ".join(dict.fromkeys((f"{low:.3f}", f"{high:.3f}"))) for low, high, *_ in bins],
+            "counts": [count for _, _, count, _ in bins],
+            "wrong": [wrong for *_, wrong in bins] if "wrong" in found["histogram"] else [],
             "samples": [
                 ["score", *pair],
                 *([f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]),
             ],
         }
+
+
+def _without_gaps(
+    edges: Sequence[float], counts: Sequence[int], wrong: Sequence[float] = ()
+) -> list[tuple[float, float, int, float]]:
+    """The bins of a histogram, the highest first: both ends, and the numbers; bins without a score, one after
+    the other, are one."""
+    found = list[tuple[float, float, int, float]]()
+    for (low, high), count, some in zip(pairwise(edges), counts, wrong or [0.0] * len(counts), strict=True):
+        if found and not count and not found[-1][2]:
+            low = found.pop()[0]
+        found.append((low, high, count, some))
+    return found[::-1]
 
 
 def _effort(found: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from mexma_cli.formats.bitext import AlignedPair, MinedPair
 
 _BINS = 24
+_NARROWEST = 0.001  # width of a bin
 _BANDS = 6
 _OF_A_BAND = 3
 _WORST = 6
@@ -17,7 +19,8 @@ _AT_ONCE = 1 << 20
 
 
 def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[float]]:
-    """`counts` of scores, sorted best first, between neighbouring `edges`.
+    """`counts` of scores, sorted best first, between neighbouring `edges`: of few scores, or scores that are
+    almost one, there are few.
 
     Args:
         probable: Scores are probabilities; then `wrong` is the number of each count's pairs that are expected
@@ -26,13 +29,15 @@ def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[
     if not len(scores):
         return {"edges": [], "counts": []}
     ends = float(scores[-1]), float(scores[0])
-    counts, wrong = np.zeros(_BINS, np.int64), np.zeros(_BINS)
+    bins = max(1, min(_BINS, math.isqrt(len(scores)), int((ends[1] - ends[0]) / _NARROWEST)))
+    edges = np.linspace(*ends, bins + 1)
+    counts, wrong = np.zeros(bins, np.int64), np.zeros(bins)
     for start in range(0, len(scores), _AT_ONCE):
         part = scores[start : start + _AT_ONCE].astype(np.float64)
-        some, edges = np.histogram(part, _BINS, ends)
-        counts += some
+        places = np.clip(np.searchsorted(edges, part, side="right") - 1, 0, bins - 1)
+        counts += np.bincount(places, minlength=bins)
         if probable:
-            wrong += np.histogram(part, edges, weights=1 - part)[0]
+            wrong += np.bincount(places, 1 - part, bins)
     found: dict[str, Sequence[float]] = {
         "edges": [round(edge, 4) for edge in edges.tolist()],
         "counts": counts.tolist(),

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mexma_cli.stages.run.page import _without_gaps
+from mexma_cli.stages.run.samples import histogram
+
+
+@pytest.mark.parametrize(
+    ("scores", "bins"),
+    [
+        ([0.5] * 9, [(0.5, 0.5, 9)]),  # of one value
+        ([0.9998, 0.9997], [(0.9997, 0.9998, 2)]),
+        ([1.0, *[0.75] * 30, 0.25], [(0.85, 1, 1), (0.7, 0.85, 30), (0.4, 0.7, 0), (0.25, 0.4, 1)]),
+    ],
+)
+def test_bins_are_as_many_as_scores_need_and_empty_ones_are_one(
+    scores: list[float], bins: list[tuple[float, float, int]]
+) -> None:
+    found = histogram(np.array(scores, np.float32), probable=True)
+    rows = _without_gaps(**found)  # type: ignore[arg-type]
+    assert [row[:3] for row in rows] == [(pytest.approx(low), pytest.approx(high), n) for low, high, n in bins]
+    assert sum(row[3] for row in rows) == pytest.approx(sum(1 - one for one in scores), abs=0.02)
