@@ -42,26 +42,26 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
       mexma new-language hau pairs.tsv
       mexma new-language hau news.tsv.gz bible.tsv.gz -o runs/hausa
     """
-    from mexma_cli.languages import resolve
-
-    code = resolve(lang)
-    run = output or Path("runs") / code
-
     from mexma_cli.commands.train import train_recipe
-    from mexma_cli.stages.new_language import begin, worth
+    from mexma_cli.languages import name, resolve
+    from mexma_cli.stages.new_language import begin, is_known, worth
     from mexma_cli.stages.train.run_folder import RECIPE
 
+    code = resolve(lang)
+    run, known = output or Path("runs") / code, is_known(code)
+    if known:
+        log.info("mini knows %s already, without training; it is measured, too, to compare with", name(code))
     recipe = begin(code, pairs, run, overrides)
     train_recipe(recipe, (run / RECIPE).is_file(), "the same command goes on from there")
     found = worth(recipe)
-    for line in _lines(found, code, run):
+    for line in _lines(found, code, run, worth(recipe, bundled=True) if known else None):
         click.echo(line)
     if found.pairs < FEW:
         log.warning("these figures are rough: only %s of dev text", counted(found.pairs, "pair"))
 
 
-def _lines(found: Worth, code: str, run: Path) -> list[str]:
-    """The lines to print: how good the encoder is, and a command that uses it."""
+def _lines(found: Worth, code: str, run: Path, mini: Worth | None) -> list[str]:
+    """The lines to print: how good the encoder is, and mini if it can be compared; a command that uses it."""
     lines = []
     if found.xsim_error is not None:
         lines.append(
@@ -75,5 +75,10 @@ def _lines(found: Worth, code: str, run: Path) -> list[str]:
             f"the same pairs among {found.lines[0]:,} and {found.lines[1]:,} lines"
         )
         threshold = f" --threshold {found.threshold:.4f}"
+    if mini is not None and mini.xsim_error is not None:
+        f1 = "" if mini.f1 is None else f", mining F1 {mini.f1:.1f}"
+        lines.append(
+            f"mini            dev xsim error {mini.xsim_error:.2f}%{f1}, as it is, on the same pairs"
+        )
     mine = f"mexma mine {code}.txt eng.txt --model {shlex.quote(str(run))}{threshold} -o mined.tsv"
     return [*lines, f"mine with       {mine}"]

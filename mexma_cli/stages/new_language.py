@@ -23,13 +23,15 @@ import yaml
 
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading import card, folder
 from mexma_cli.errors import MexmaError, in_a_line
 from mexma_cli.evaluation.bucc import measure, read_sets
 from mexma_cli.evaluation.embedder import Embedder
+from mexma_cli.evaluation.xsim import dev_scorer
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.load import load
-from mexma_cli.settings.stages import ScoreSettings
+from mexma_cli.settings.stages import BUNDLED, ScoreSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
@@ -138,17 +140,25 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
     return load(run / RECIPE, overrides)
 
 
-def worth(recipe: Recipe) -> Worth:
-    """Measure the run's encoder on its dev text."""
+def is_known(code: str) -> bool:
+    """Whether the bundled encoder was trained on a language."""
+    return code in card.languages(folder.BUNDLED / BUNDLED)
+
+
+def worth(recipe: Recipe, bundled: bool = False) -> Worth:
+    """Measure the run's encoder on its dev text, or the bundled one, to compare it with."""
     run = Path(recipe.run)
-    encoder = SentenceEncoder.load(str(run))
+    encoder = SentenceEncoder.load(BUNDLED if bundled else str(run))
     (mining,) = read_sets([run / DEV])
     (row,) = measure([mining], Embedder(encoder), ScoreSettings())
     code = recipe.data.corpora[0].languages[0]
+    error = None if bundled else encoder.trained[code].dev_error
+    if bundled and recipe.dev is not None:
+        error = dev_scorer(recipe.dev, recipe.data.resolve)(encoder)[code]
     return Worth(
         len(mining.gold),
         (len(mining.sources), len(mining.targets)),
-        encoder.trained[code].dev_error,
+        error,
         row["tuned f1"],
         row["precision"],
         row["recall"],
@@ -197,10 +207,10 @@ def _check_sides(code: str, pairs: Sequence[Pair]) -> None:
         )
 
 
-def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], folder: Path) -> None:
+def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], where: Path) -> None:
     """Write the dev text and its mining set, the gold list last."""
     name = f"{code}-{TARGET}"
-    make_folder(folder)
+    make_folder(where)
     middle = len(beside) // 2
     gold = []
     for side, language in enumerate((code, TARGET)):
@@ -209,9 +219,9 @@ def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], folder: P
         both = sorted(sentences + others, key=fold)  # not the translations at the same places
         ids = {sentence: f"{language}-{number}" for number, sentence in enumerate(both, 1)}
         gold.append([ids[sentence] for sentence in sentences])
-        _write(folder / f"{language}.txt", sentences)
-        _write(folder / f"{name}.{language}.tsv", [f"{ids[one]}\t{one}" for one in both])
-    _write(folder / f"{name}.gold.tsv", [f"{source}\t{target}" for source, target in zip(*gold, strict=True)])
+        _write(where / f"{language}.txt", sentences)
+        _write(where / f"{name}.{language}.tsv", [f"{ids[one]}\t{one}" for one in both])
+    _write(where / f"{name}.gold.tsv", [f"{source}\t{target}" for source, target in zip(*gold, strict=True)])
 
 
 def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], list[Pair], int]:

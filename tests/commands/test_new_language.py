@@ -41,6 +41,7 @@ def finished(pairs: Path) -> tuple[Path, str]:
     done = ok(run(*command(pairs, folder)))
     assert "380 of 400 pairs; dropped: 20 excluded" in done.stderr
     assert "these figures are rough: only 20 pairs of dev text" in done.stderr
+    assert "mini knows Spanish already" in done.stderr
     return folder, done.stdout
 
 
@@ -51,6 +52,7 @@ def test_figures_and_the_line_to_mine_with(finished: tuple[Path, str], tmp_path:
     assert re.search(
         r"^mining F1 +[\d.]+ \(precision [\d.]+, recall [\d.]+\), .* 200 and 200 lines$", said, re.MULTILINE
     )
+    assert re.search(r"^mini +dev xsim error 0\.00%, mining F1 (9\d\.|100)", said, re.MULTILINE)
     encoder = SentenceEncoder.load(str(folder), "cpu")
     assert encoder.trained["spa_Latn"].pairs == 380
     assert encoder.trained["spa_Latn"].dev_error == pytest.approx(float(error[1]), abs=0.005)

@@ -20,5 +20,7 @@ def test_bins_are_as_many_as_scores_need_and_empty_ones_are_one(
 ) -> None:
     found = histogram(np.array(scores, np.float32), probable=True)
     rows = _without_gaps(**found)  # type: ignore[arg-type]
-    assert [row[:3] for row in rows] == [(pytest.approx(low), pytest.approx(high), n) for low, high, n in bins]
+    assert [row[:3] for row in rows] == [
+        (pytest.approx(low), pytest.approx(high), n) for low, high, n in bins
+    ]
     assert sum(row[3] for row in rows) == pytest.approx(sum(1 - one for one in scores), abs=0.02)
