@@ -109,7 +109,7 @@ def usual_encoding(language: str) -> str | None:
         language: FLORES-200 code.
     """
     code, _, script = language.partition("_")
-    return "sloppy-windows-1252" if script == "Latn" and code not in _NOT_WESTERN else None
+    return codec_of("windows-1252") if script == "Latn" and code not in _NOT_WESTERN else None
 
 
 def decode_page(

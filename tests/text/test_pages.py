@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import sys
 import zlib
 
+import ftfy.bad_codecs
 import pytest
 import zstandard
 
@@ -116,8 +119,11 @@ def test_header_says_the_encoding(page: bytes, charset: str | None, text: str | 
     assert decode_page(page, charset, html=False) == text
 
 
-def test_usual_encoding_of_pages_that_state_none() -> None:
+def test_usual_encoding_of_pages_that_state_none(monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.decode().encode("cp1252")
+    codecs.unregister(ftfy.bad_codecs.search_function)  # as in a new process
+    monkeypatch.delitem(sys.modules, "ftfy.bad_codecs")
+    codec_of.cache_clear()
     assert decode_page(page, usual=usual_encoding("fra_Latn")) == PAGE.decode()
     assert decode_page(page, usual=usual_encoding("pol_Latn")) is None, "windows-1250 or iso-8859-2"
     late = b"<style>" + b"p{}" * 9999 + b"</style><meta charset=windows-1250>" + "zażółć".encode("cp1250")

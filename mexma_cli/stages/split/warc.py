@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -16,10 +17,15 @@ from mexma_cli.text.pages import unchunked, unpacked
 _HEADERS = 64 << 10
 """Bytes of the longest headers of HTTP."""
 _BLANK = re.compile(rb"\r?\n\r?\n")
+_FOLDED = re.compile(r"\r?\n[ \t]+")
+"""The end of a line of headers that goes on in the next line."""
 _STATUS = re.compile(r"[A-Z]+(?:/[\d.]+)?\s+(\d{3})\b")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
 _KINDS: dict[str, Kind] = {"text/html": "html", "application/xhtml+xml": "html", "text/plain": "text"}
 _KINDS["application/vnd.wap.xhtml+xml"] = "html"
+_NAMES = {name.lower(): name for name in (b"WARC-Type", b"Content-Length")}
+"""The headers of records that fastwarc knows only as they are written here."""
+_NAME = re.compile(rb"^(?:" + b"|".join(_NAMES) + rb")(?=[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 _TYPES_PASSED_OVER = ("request", "warcinfo")
 """Records that nobody expects a document in."""
 
@@ -57,7 +63,7 @@ def read_pages(path: Path, longest: int, error_pages: bool, passed_over: Counter
 
     where = label_of(path)
     # Lines of headers may end without a carriage return, as in ClueWeb09.
-    stream = cast(Any, _Stream(read_pieces(path, where)))
+    stream = cast(Any, _Stream(_with_usual_names(read_pieces(path, where))))
     records = ArchiveIterator(stream, parse_http=False, quirks_mode=True)
     while True:
         try:
@@ -114,7 +120,7 @@ def _message(block: bytes) -> _Message:
     """Status, headers (names in lower case, those that stand several times joined by commas) and body."""
     blank = _BLANK.search(block)
     head, body = (block[: blank.start()], block[blank.end() :]) if blank else (block, b"")
-    first, *lines = head.decode("latin-1").splitlines()
+    first, *lines = _FOLDED.sub(" ", head.decode("latin-1")).splitlines()
     headers: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -122,6 +128,24 @@ def _message(block: bytes) -> _Message:
         headers[name] = f"{headers[name]},{value.strip()}" if name in headers else value.strip()
     status = _STATUS.match(first)
     return _Message(int(status[1]) if status else None, headers, body)
+
+
+def _with_usual_names(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces of a WARC file, with names of headers as fastwarc knows them if its first record has others:
+    case is free in the standard, and Rust's crate `warc` writes small letters."""
+    first = next(pieces, b"")
+    head = _BLANK.split(first, maxsplit=1)[0]
+    pieces = chain([first], pieces)
+    if all(name in head for name in _NAMES.values()):
+        yield from pieces
+        return
+    rest = b""
+    for piece in pieces:
+        lines, end, rest = (rest + piece).rpartition(b"\n")
+        if end:
+            yield _NAME.sub(lambda found: _NAMES[found[0].lower()], lines) + end
+    if rest:
+        yield rest
 
 
 class _Stream:

@@ -101,11 +101,18 @@ def test_records_of_other_crawlers(tmp_path: Path, out: Path) -> None:
         record("wget", PAGE.encode(), html).replace(b"http://x/wget", b"<http://x/wget>"),
         record("no-charset", PAGE.encode("cp1252"), html),
         record("gzip-not-said", gzip.compress(PAGE.encode()), html),
+        record("folded", PAGE.encode("cp1251", "replace"), f"{html};\n charset=windows-1251"),
     ]
     (tmp_path / "a.warc").write_bytes(b"".join(warc))
-    run(tmp_path / "a.warc", to=out, off=("duplicate", "boilerplate"))
+    rust = [record(name, PAGE.encode(), html) for name in ("rust", "crate")]
+    for name in (b"WARC-Type", b"WARC-Target-URI", b"Content-Length"):
+        rust = [line.replace(name, name.lower()) for line in rust]
+    (tmp_path / "b.warc").write_bytes(b"".join(rust))
+    run(tmp_path / "a.warc", tmp_path / "b.warc", to=out, off=("duplicate", "boilerplate"))
     found = sentences_by_document(out)
-    assert list(found)[1:] == ["wget", "no-charset", "gzip-not-said"] and len(found) == 4
+    assert list(found)[1:] == ["wget", "no-charset", "gzip-not-said", "folded", "rust", "crate"]
+    as_1251 = [sentence.encode("cp1251", "replace").decode("cp1251") for sentence in SENTENCES]
+    assert found.pop("folded") == as_1251
     assert all(sentences == SENTENCES for sentences in found.values())
 
 
