@@ -52,11 +52,12 @@ step xformers python -m xformers.info
 step tests python -m pytest -q -m gpu
 step embed embed
 step same_pairs same_pairs
-step embed_base python benchmarks/embed.py --data "$data" --device "$device" --lines 20000 --rounds 2
+step embed_base python benchmarks/embed.py --data "$data" --device "$device" --lines 20000 --rounds 2 --threads "$(nproc)"
 step encoder python benchmarks/encoder.py --data "$data" --languages fra_Latn,deu_Latn
-step mine python benchmarks/mine.py --rows 100000 --peers faiss --ann none
+step mine python benchmarks/mine.py --rows 200000 400000 -k 4 --threads "$(nproc)" --peers torch --ann none
 step train_small python benchmarks/train.py --data "$data" --device "$device" --shape small
-step train_base python benchmarks/train.py --data "$data" --device "$device" --shape base
+step train_base python benchmarks/train.py --data "$data" --device "$device" --shape base --pairs 128 --steps 8 --rounds 1
+step train_large python benchmarks/train.py --data "$data" --device "$device" --shape large --pairs 150 --steps 6 --rounds 1
 step train_mini mexma train mini --resume --set data.root="$data" --set data.store="$out/mini/data" --set run="$out/mini"
 step mini_there python benchmarks/encoder.py "$out/mini/encoder" --data "$data" --languages fra_Latn,deu_Latn
 step train_largest python benchmarks/train.py --data "$data" --device "$device" --shape base --largest
