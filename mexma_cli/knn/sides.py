@@ -71,14 +71,6 @@ class Side:
         units.unit_rows(sample)
         return sample
 
-    def centre(self) -> np.ndarray:
-        """The mean direction of some rows, float32 [d]; a better one only makes errors smaller."""
-        rows = self.sample()
-        if not len(rows):
-            return np.zeros(self.dim, dtype=np.float32)
-        mean: np.ndarray = rows.mean(axis=0, dtype=np.float32)
-        return mean
-
     def units(self, start: int, stop: int) -> np.ndarray:
         """Kept rows start to stop as unit vectors float32 [n, d].
 

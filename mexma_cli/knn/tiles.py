@@ -88,7 +88,10 @@ def search(
         )
     sides, lists = (left, right), (forward, backward)
     product = choose(sides, size[:2], k)
-    place = place._replace(rows=max(place.rows, product.rows_held(left.dim, k)))
+    if memory is None:
+        place = place._replace(rows=max(place.rows, product.rows_held(left.dim, k)))
+    else:
+        product.larger = product.larger[0], 1  # y is read as a processor reads it
     found = Search(sides, lists, product)
     try:
         found.run(place, journal, on_progress)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import kernels, tiles, units
+from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.neighbours import Neighbours
@@ -191,10 +194,16 @@ class Diary:
             raise Killed
 
 
-@pytest.mark.parametrize("entries", [0, 1, 3, 4])
-def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+@pytest.mark.parametrize(
+    ("entries", "product"),
+    [(0, "float32"), (1, "float32"), (3, "float32"), (4, "float32"), (1, "device"), (3, "device")],
+)
+def test_killed_and_started_again_gives_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, entries: int, product: str
+) -> None:
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
     wanted = knn(x, y, 5)
+    with_product(monkeypatch, KINDS[product])
     monkeypatch.setattr(tiles, "X_TILE", 128)
     monkeypatch.setattr(tiles, "Y_TILE", 256)
     monkeypatch.setattr(tiles, "X_ROWS", 384)
@@ -207,6 +216,21 @@ def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.Monke
     again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
     assert same(again, wanted)
     assert len(seen) < 8 * 3  # it did not begin at the beginning
+
+
+def test_a_device_reads_no_more_than_the_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("X_TILE", "Y_TILE", "_READ"):
+        monkeypatch.setattr(tiles, name, 64)
+    x, y = (Source(crowded(1000, 8, seed)) for seed in (5, 6))
+    wanted = knn(x, y, 5)
+    with_product(monkeypatch, partial(OnDevice, device="cpu", larger=(2, 4)))
+    found, read = [], []
+    for memory in (None, tiles.least_bytes(1000, 1000, 8, 5)):
+        x.longest = y.longest = 0
+        found.append(knn(x, y, 5, memory=memory))
+        read.append((x.longest, y.longest))
+    assert all(same(each, wanted) for each in found)
+    assert read == [(128, 256), (125, 125)]  # 125 of a sample
 
 
 def test_little_memory_changes_nothing_and_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
