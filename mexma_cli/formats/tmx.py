@@ -196,7 +196,8 @@ class _Reader:
                 f"{'both ' if len(wanted) > 1 else ''}{' and '.join(wanted)}" if wanted else "two languages"
             )
             there = ", ".join(islice(self._seen, _NAMED)) or "no segments"
-            self._fail(f"no unit has {languages}; there are {there}", self._how(self._seen))
+            hint = self._how(self._seen) if self._seen else "the text of a <tuv> stands in its <seg>"
+            self._fail(f"no unit has {languages}; there are {there}", hint)
 
     def _steps(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """The document in small steps, in UTF-8."""

@@ -37,6 +37,12 @@ _CYRILLIC = re.compile(
     rf"(?:[РС][{_SECOND}](?:В[{_SECOND}]|в[{_SECOND}]{{2}})*){{2,}}"
 )
 """Runs of Cyrillic in UTF-8 that was read as Windows-1251; ftfy repairs lines that are such as a whole."""
+_MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
+_LAST_CAPITAL = re.compile(
+    "(?<=[A-ZÀ-ÖØ-ÞĞİŞ][À-ÖØ-Þ])(?=[–—]|[»”’…\u00a0](?!\\w))|(?<=[\\d\\s]Å)(?=[²³](?!\\w))"
+)
+"""Places at which good text looks like mojibake: behind the last letter of a word in capitals (``«MAÇÃ»``),
+and in ``Å²``."""
 _NO_LANGUAGE = (
     r"Ă[ŚŤŽŹśťžźŁĄŻłąĽľż]|Ä[ŚŹśźŁĄŻłążŒœŸƒØŖÆøŗæ]|(?<!\p{L})Ä[Ťť]|Ĺ[ŚŹśźŁĄŞŻłąşżťžľ]"
     "|[ÃÅ][ŠŒŽšœžŸƒŖŗ]|Ć[ØŖÆøŗæ]"
@@ -155,7 +161,8 @@ def _without_mojibake(text: str) -> str:
     config = TextFixerConfig(unescape_html=False, normalization=None, explain=False)
     lines = text.split("\n")
     for place in np.flatnonzero(may_be_mojibake(Characters(lines))).tolist():
-        lines[place] = _CYRILLIC.sub(_cyrillic, fix_encoding(lines[place], config))
+        pieces = (fix_encoding(piece, config) for piece in _LAST_CAPITAL.split(lines[place]))
+        lines[place] = _CYRILLIC.sub(_cyrillic, "".join(pieces))
     return "\n".join(lines)
 
 
@@ -173,7 +180,10 @@ def has_mojibake(sentences: Sequence[str], texts: Characters) -> np.ndarray:
     found = texts.having(np.array(_unwritten(texts), dtype=np.int64))
     for row in np.flatnonzero(may_be_mojibake(texts) & ~found).tolist():
         # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
-        found[row] = any(bad[0].isalpha() for bad in BADNESS_RE.findall(sentences[row]))
+        found[row] = any(
+            _MOJIBAKE.search(piece) or any(bad[0].isalpha() for bad in BADNESS_RE.findall(piece))
+            for piece in _LAST_CAPITAL.split(sentences[row])
+        )
     return found
 
 

@@ -119,7 +119,6 @@ SMOOTHING = 10
 _LETTERS = {"Hans": 3.0, "Hant": 3.0, "Jpan": 2.2, "Hang": 2.0}
 """Letters that a character counts for in the ratio of lengths: in news with English, lengths then agree."""
 
-_MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
 _HTML = re.compile(MARKUP)
 _URL = re.compile(r"https?://|www\.[a-z0-9-]+\.|(?<![\w.+-])[\w.+-]++@[\w-]+\.[a-z]{2,}", re.IGNORECASE)
 _WORDS_THAT_REPEAT = 10
@@ -397,13 +396,8 @@ def _matching(pattern: re.Pattern[str], *needed: str) -> _Breaks:
     return matching
 
 
-_mojibake = _matching(_MOJIBAKE, "Â", "Ã", "â€", "Ð", "ï")
-
-
 def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
-    broken = found.counts[:, BROKEN] > 0
-    broken[_mojibake(sentences, found, limit)] = True
-    return broken | has_mojibake(sentences, found)
+    return has_mojibake(sentences, found) | (found.counts[:, BROKEN] > 0)
 
 
 _BROKEN_BY: dict[str, _Breaks] = {
@@ -413,7 +407,9 @@ _BROKEN_BY: dict[str, _Breaks] = {
     "few-words": lambda sentences, found, limit: (_words(found) < limit) & _spaced(found),
     "many-words": lambda sentences, found, limit: _words(found) > limit,
     "long-word": _long_word,
-    "encoding": _encoding,
+    "encoding": lambda sentences, found, limit: (
+        (found.counts[:, BROKEN] > 0) | has_mojibake(sentences, found)
+    ),
     "html": _matching(_HTML, "<", "&"),
     "url": _matching(_URL, "://", "www.", "WWW.", "@"),
     "letters": lambda sentences, found, limit: _letters(found) < limit * _visible(found),

@@ -264,12 +264,13 @@ def test_sides_by_tags(wanted: tuple[str, str], tags: tuple[str, ...], sides: tu
         (("en-GB", "en"), ("en-GB", "fr"), "no unit has both en-GB and en; there are en-GB, fr"),
         (("en", "ja"), ("English", "Klingon"), "no unit has both en and ja; there are English, Klingon"),
         (("und", "und"), ("en",), "no unit has two languages; there are en"),
+        (("und", "und"), (), "no unit has two languages; there are no segments"),
     ],
 )
 def test_sides_that_tags_do_not_say(wanted: tuple[str, str], tags: tuple[str, ...], message: str) -> None:
     with pytest.raises(MexmaError, match=message) as caught:
         read(units(regions(*tags)), wanted)
-    assert caught.value.hint and ", ".join(tags[:1]) in caught.value.hint
+    assert caught.value.hint and ", ".join(tags[:1] or ("<seg>",)) in caught.value.hint
 
 
 def test_languages_that_are_not_stated_are_those_of_the_first_unit_with_two() -> None:

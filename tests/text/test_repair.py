@@ -48,8 +48,11 @@ def test_good_text_comes_back_as_it_is() -> None:
         "αὐτός",
         "中文。",
         "İıŞş",
+        "«MAÇÃ», “IRMÃ” e MANHÃ—disse: ROMÂ…",
+        "1250 Å², EĞİTİMÎ”",
     ):
         assert repaired(text) == (text, {})
+    assert repaired("cafÃ© e «MAÇÃ»") == ("café e «MAÇÃ»", {"mojibake": 1})
 
 
 def test_entities_controls_and_accents() -> None:

@@ -98,6 +98,8 @@ def test_half_repaired_mojibake_of_every_code_page() -> None:
         "Ärzte: „Ü“, »Ö«, ‚Ä‘ — Å… É”",
         "√2 ≈ 1.41, 2√π, a ÷ b, Δx ± σ²",
         "a ├── b │ c └── d",
+        "«MAÇÃ», “IRMÃ” e MANHÃ—disse: ROMÂ…",
+        "1250 Å², EĞİTİMÎ”",
     ]
     assert reasons(good, None, "encoding") == [""] * len(good)
 
