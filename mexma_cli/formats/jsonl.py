@@ -65,7 +65,7 @@ def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
 
 
 def _records(text: RawText) -> Iterator[Record]:
-    """Objects with the texts `source` and `target`."""
+    """Objects with the texts `source` and `target`; null is an empty one."""
     pairs, wrong = 0, None
     for number, line in enumerate(text.lines(), 1):
         if is_blank(line):
@@ -76,7 +76,8 @@ def _records(text: RawText) -> Iterator[Record]:
         except (ValueError, RecursionError):
             found = None
         known = found if isinstance(found, dict) else {}
-        texts = [side for side in map(known.get, ("source", "target")) if isinstance(side, str)]
+        sides = [known[name] for name in ("source", "target") if name in known]
+        texts = [side or "" for side in sides if side is None or isinstance(side, str)]
         if len(texts) == 2 and any(map(_SURROGATES.search, texts)):
             yield from text.no_pair("lines with half a character (a lone surrogate)")
         elif len(texts) == 2:

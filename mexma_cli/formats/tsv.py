@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
+_DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
+"""The line with which Excel says how the fields of CSV are delimited."""
 _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
 BLANK = "blank lines"
 HEADER = "header line"
@@ -181,7 +183,8 @@ def _records(text: RawText) -> Iterator[Record]:
         yield from text.no_pair(BLANK)
     else:
         return
-    if delimiter := _delimiter(line, text.where):
+    stated = _DELIMITER.fullmatch(line)
+    if delimiter := stated[1] if stated else _delimiter(line, text.where):
         yield from _from_csv(chain([line], lines), delimiter, text)
         return
     fields = line.split("\t")
@@ -243,7 +246,7 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
             continue
         if columns is None:
             columns = columns_of(row)
-            if columns:
+            if columns or _DELIMITER.fullmatch(delimiter.join(row)):
                 yield from text.no_pair(HEADER)
                 continue
             if len(row) < 2:
@@ -251,7 +254,7 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
             scored = len(row) > 2 and _number(row[0]) is not None
             if len(row) > 2 + scored and not text.each_line:
                 raise MexmaError(
-                    f"{where}: {len(row)} fields, and no names of them",
+                    f"{where}: {len(row)} fields, and none of them is named source or target",
                     f"write names into the first line, such as {_NAMES[scored]}",
                 )
             columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))

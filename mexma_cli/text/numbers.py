@@ -16,8 +16,9 @@ _NUMBER = re.compile(
     rf"(?P<dmy>\d{{1,2}}([./-])[{_SPACE}]?\d{{1,2}}\4[{_SPACE}]?(?:\d{{4}}|\d\d)))(?![./-]?\d)|"
     r"(?P<time>(?<!\d)\d{1,2}:\d\d(?::\d\d)?(?!\d))|"
     rf"(?<!\d)\d{{1,3}}(?:[{_SPACE}]\d{{3}}(?!\d))+(?:[.,\u066b]\d+)?|"
-    rf"\d+(?:[{_SEPARATORS}]\d+)*"
+    rf"\d+(?:[{_SEPARATORS}]\d+)*[¼½¾]?"
 )
+_FRACTIONS = str.maketrans({"¼": ".25", "½": ".5", "¾": ".75"})
 _SCALES = {
     10**5: "lakh लाख",
     10**6: (
@@ -75,7 +76,7 @@ def shared_numbers(source: str, target: str) -> float:
 
     A number may be a word on the other side ("five", "noon"), so the side with more says nothing. Equal are
 
-    - ``1,000``, ``1.000``, ``1 000`` and the same in Arabic or Indic digits; ``3.5`` and ``3,5``;
+    - ``1,000``, ``1.000``, ``1 000`` and the same in Arabic or Indic digits; ``3.5``, ``3,5`` and ``3½``;
     - dates in digits, whichever of day and month is first: ``12/08/2016``, ``8.12.16``, ``2016-08-12``. A
       date is also what its three numbers are;
     - ``9:15``, ``9.15`` and the two numbers;
@@ -148,7 +149,7 @@ def _numbers(sentence: str) -> Iterator[_Number]:
     if not _RUN.search(sentence):
         return
     for found in _NUMBER.finditer(sentence):
-        text = found[0]
+        text = found[0].translate(_FRACTIONS)
         parts = tuple(map(_digits, _RUN.findall(text)))
         if found["ymd"] or found["dmy"]:
             if dates := _dates(text, bool(found["ymd"])):

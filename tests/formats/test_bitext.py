@@ -184,6 +184,8 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
         '"un","one"\n"no","sí"',
         "id,fr,en\n1,un,one\n2,no,sí",
         "fr-FR\ten_us\nun\tone\nno\tsí",
+        'sep=;\nfr;en\nun;"one"\nno;sí',
+        '"sep=,"\nun,one\nno,sí',
     ],
 )
 def test_headers_and_csv_are_recognised(text: str) -> None:
@@ -202,7 +204,7 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
     assert left_out == {"blank lines": 1}
     for text, message in (
         ("a,b\nc\n", "line 2: 1 field, expected 2 as in line 1"),
-        ("a,b,c\n", "line 1: 3 fields, and no names of them"),
+        ("a,b,c\n", "line 1: 3 fields, and none of them is named source or target"),
         ('"a"\n"b"\n', "line 1: one field, and a pair has two"),
         ("a,b\rc\nd,e\n", "line 1: not CSV: new-line character"),
         ('a,b\n"c' + "x" * 1000 + ("\n" + "x" * 1000) * 1100, "not CSV: field larger"),
@@ -222,9 +224,10 @@ def test_lines_that_are_no_pairs_are_left_out_and_counted(tmp_path: Path) -> Non
         f'{{"source": "{source}", "target": "one"}}' for source in ("un", "un \\ud83d", "un \\ud83d\\ude00")
     )
     path = tmp_path / "pairs"
-    path.write_text(f"{one}\n\n{half}\n{whole}\n \n")
+    empty = '{"source": null, "target": "one"}'
+    path.write_text(f"{one}\n\n{half}\n{whole}\n \n{empty}\n")
     left_out: Counter[str] = Counter()
-    assert [pair.source for pair in open_pairs(path, left_out=left_out).pairs] == ["un", "un 😀"]
+    assert [pair.source for pair in open_pairs(path, left_out=left_out).pairs] == ["un", "un 😀", ""]
     assert left_out == {"blank lines": 2, "lines with half a character (a lone surrogate)": 1}
     path.write_text("\nsource\ttarget\n\nun\tone\n\n")
     left_out.clear()

@@ -29,6 +29,8 @@ EQUAL = [
     ("1.5 gazillion", "1,5 Fantastilliarden"),
     ("in 2016 500 people", "500 personnes en 2016"),
     ("3.5", "3,5"),
+    ("3½ hours", "3,5 Stunden"),
+    ("2½ million", "2 500 000"),
     ("five", "5"),
 ]
 DIFFERENT = [
