@@ -196,7 +196,8 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
             empty = counted(counts.empty[side], "document")
             log.warning("%s of the %s in these pairs: no sentences", empty, name)
     if counts.dropped:
-        names = {"kind": "not 1-1", "documents": "of documents of which too little is aligned"}
+        names = {"threshold": "below the threshold", "kind": "not 1-1"}
+        names["documents"] = "of documents of which too little is aligned"
         reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
         log.info("dropped: %s; written: %s", reasons, f"{counts.written:,}")
     if not counts.written:

@@ -68,6 +68,12 @@ def document_id(name: str) -> str:
     return normal_form("NFC", name.encode("utf-8", "backslashreplace").decode())
 
 
+_BEGINNING = 1 << 16
+"""Bytes of a text that say whether its lines are sentences."""
+_FEW = 20
+"""Fewer lines than these say nothing about it."""
+
+
 @dataclass(frozen=True)
 class Member:
     """A file in a zip, which is read without unpacking it to the disk."""
@@ -90,6 +96,7 @@ class FileScan:
         bytes: Size of the text in bytes, uncompressed.
         checksum: xxh3_128 of the uncompressed bytes, in hex.
         label: The file's name for messages and manifests.
+        lower: Share of its first lines that begin in lower case.
     """
 
     path: Path | Member
@@ -98,6 +105,7 @@ class FileScan:
     bytes: int
     checksum: str
     label: str
+    lower: float = 0.0
 
 
 def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = False) -> FileScan:
@@ -113,16 +121,37 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
             UTF-8, NUL bytes, or a line above `LINE_LIMIT`; the message names file, line and byte.
     """
     where = label or str(path)
-    digest, lines, tabs, size, last = xxhash.xxh3_128(), 0, 0, 0, b""
+    digest, lines, tabs, size, last, lower = xxhash.xxh3_128(), 0, 0, 0, b"", 0.0
     pieces = read_pieces(path, where)
     for block in _checked_blocks(pieces if any_kind else sentences_only(pieces, where), where, digest):
         lines, tabs, last = lines + block.count(b"\n"), tabs + block.count(b"\t"), block[-1:]
+        lower = lower if size else share_in_lower_case(block)
         size += len(block)
     lines += last not in (b"", b"\n")
     if lines == 0:
         raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
     source = path if isinstance(path, Member) else Path(path)
-    return FileScan(source, lines, tabs, size, digest.hexdigest(), where)
+    return FileScan(source, lines, tabs, size, digest.hexdigest(), where, lower)
+
+
+BROKEN = (
+    "%s: %.0f %% of its lines begin in lower case, as where sentences are broken into lines of one width; "
+    "`mexma split --document blank` joins such lines"
+)
+"""The warning about a text for which `is_broken` holds."""
+
+
+def is_broken(lower: float) -> bool:
+    """Whether so many lines begin in lower case as of sentences that are broken at a width: more than a few,
+    and not all, as where a text has no capitals."""
+    return 0.3 < lower < 0.9
+
+
+def share_in_lower_case(start: bytes) -> float:
+    """The share of the lines of a text's beginning that begin in lower case; 0 for few lines."""
+    found = start[:_BEGINNING].decode("utf-8", "ignore").split("\n")[:-1]
+    first = [line.lstrip()[:1] for line in found if line.strip()]
+    return sum(map(str.islower, first)) / len(first) if len(first) >= _FEW else 0.0
 
 
 def read_lines(

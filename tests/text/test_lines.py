@@ -27,6 +27,7 @@ from mexma_cli.text.lines import (
     Member,
     estimate_lines,
     is_blank,
+    is_broken,
     open_text,
     read_again,
     read_lines,
@@ -286,6 +287,23 @@ def test_stdin_and_pipes_are_spooled(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_messages_name_the_label(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match=r"^stdin, line 1, byte 1: not UTF-8"):
         scan(write(tmp_path, b"\xff"), label="stdin")
+
+
+@pytest.mark.parametrize(
+    ("lines", "broken"),
+    [
+        (["Jonah fled from the presence", "of the Lord. He went down", "to Joppa."], True),
+        (["Йона втік від", "лиця Господнього."], True),
+        (["jonah fled .", "he went down ."], False),  # no capitals in the text
+        (["Jonah fled.", "He went down.", "", "And he paid."], False),
+        (["约拿逃往他施去。", "他下到约帕。"], False),
+    ],
+)
+def test_lines_that_are_no_sentences_are_noticed(lines: list[str], broken: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(15 * lines), encoding="utf-8")
+    assert is_broken(scan(tmp_path / "a.txt").lower) == broken
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert not is_broken(scan(tmp_path / "a.txt").lower), "too few to tell"
 
 
 def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:

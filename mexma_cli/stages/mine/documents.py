@@ -158,7 +158,7 @@ def none_in_common(sides: Sequence[Path | None]) -> MexmaError:
     """That two files of document ids have none in common."""
     return MexmaError(
         f"{sides[0]} and {sides[1]} have no document id in common",
-        "--document-pairs names the documents that belong together if their ids differ",
+        "--document-pairs names those that belong together; `mexma align --find-documents` finds them",
     )
 
 

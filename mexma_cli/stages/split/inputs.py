@@ -24,12 +24,15 @@ from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of
 from mexma_cli.text.lines import (
+    BROKEN,
     OTHER_FORMATS,
     document_id,
     estimate_lines,
     is_blank,
+    is_broken,
     label_of,
     read_pieces,
+    share_in_lower_case,
     with_line_feeds,
 )
 from mexma_cli.text.pages import in_utf8
@@ -224,6 +227,13 @@ def chosen_inputs(
         resolve(lang)  # only TMX has languages that are none
     elif how.language == UNSTATED:
         log.warning("%s is not the code of one language, so the language is not checked", lang)
+    if (settings.document, settings.format) == ("line", None):
+        for file in found.files:
+            if kind_of(file) == "text" and file.is_file():
+                lower = share_in_lower_case(next(read_pieces(file, label_of(file)), b""))
+                if is_broken(lower):
+                    log.warning(BROKEN, label_of(file), 100 * lower)
+                    break
     return found, how
 
 

@@ -7,6 +7,7 @@ was killed finds the results of its chunks again, if these are of the same text 
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import time
@@ -50,6 +51,7 @@ from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.compression import split_ending
+from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import CODES, NAMES
 from mexma_cli.text.writing import Chunk as Text
 from mexma_cli.text.writing import only_process, prepare_output, write_chunks
@@ -159,7 +161,7 @@ def split(
                 f"{', '.join(inputs.names[:3])}: there are no documents",
                 f"passed over: {', '.join(reasons)}" if reasons else "are the files empty?",
             )
-        _check_fields(report, how)
+        _check_fields(report, how, inputs)
         with together():
             write_chunks(outputs.files, _texts(found, codes, how.rejects))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)
@@ -168,17 +170,31 @@ def split(
     return report
 
 
-def _check_fields(report: SplitReport, how: Splitting) -> None:
+def _check_fields(report: SplitReport, how: Splitting, inputs: Inputs) -> None:
     """Refuse documents none of which can be read, or has the id that is asked for."""
     reasons = {name: count for name, count in report.documents_dropped.items() if name != "empty"}
     read = report.documents - report.documents_dropped.get("empty", 0)
     if reasons and sum(reasons.values()) == read:
         said = ", ".join(f"{count:,} {name}" for name, count in reasons.items())
         hint = DOCUMENT_REASONS[max(reasons, key=reasons.__getitem__)]
+        if texts := _texts_of_first(inputs):
+            hint = (
+                f"--text-field names the field of the text; the first object has texts in {', '.join(texts)}"
+            )
         raise MexmaError(f"no document can be read: {said}", hint)
     field = how.settings.id_field
     if field != SplitSettings().id_field and report.objects and not report.ids:
         raise MexmaError(f"no object has the field {field!r}", "--id-field names that of the documents' ids")
+
+
+def _texts_of_first(inputs: Inputs) -> list[str]:
+    """The fields with text of the first object of the first file, the longest first; none of other files."""
+    file = inputs.files[0]
+    with suppress(MexmaError, ValueError, RecursionError, StopIteration):
+        found = json.loads(next(read_lines(file))) if file.is_file() else None
+        texts = {name: text for name, text in found.items() if isinstance(text, str)} if found else {}
+        return sorted(texts, key=lambda name: -len(texts[name]))[:5]
+    return []
 
 
 def _check_beside(outputs: SplitOutputs) -> None:

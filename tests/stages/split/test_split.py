@@ -144,16 +144,23 @@ def test_names_that_are_alike(tmp_path: Path, out: Path) -> None:
     ("lines", "fields", "message"),
     [
         (['{"text": "Oui."}', '{"text": "Non.", "id": 2}'], "text url", "no object has the field 'url'"),
-        (['{"body": "Oui."}', "", "{x"], "text id", "no document can be read: 2 malformed"),
+        (
+            ['{"url": "x", "body": "Oui."}', "", "{x"],
+            "text id",
+            "no document can be read: 2 malformed",
+        ),
     ],
 )
 def test_fields_that_no_object_has(
     lines: list[str], fields: str, message: str, tmp_path: Path, out: Path
 ) -> None:
     (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    with pytest.raises(MexmaError, match=message):
+    with pytest.raises(MexmaError, match=message) as caught:
         run(tmp_path / "a.jsonl", to=out, fields=fields)
     assert not out.exists()
+    assert "malformed" not in message or caught.value.hint == (
+        "--text-field names the field of the text; the first object has texts in body, url"
+    )
 
 
 def test_ids_that_are_line_numbers_or_no_unicode(tmp_path: Path, out: Path) -> None:
