@@ -8,6 +8,7 @@ line is a line. Line numbers and byte positions in messages count from 1.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import shlex
@@ -67,6 +68,8 @@ def document_id(name: str) -> str:
     """
     return normal_form("NFC", name.encode("utf-8", "backslashreplace").decode())
 
+
+log = logging.getLogger(__name__)
 
 _BEGINNING = 1 << 16
 """Bytes of a text that say whether its lines are sentences."""
@@ -134,17 +137,22 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
     return FileScan(source, lines, tabs, size, digest.hexdigest(), where, lower)
 
 
-BROKEN = (
-    "%s: %.0f %% of its lines begin in lower case, as where sentences are broken into lines of one width; "
-    "`mexma split --document blank` joins such lines"
-)
-"""The warning about a text for which `is_broken` holds."""
+def tell_if_broken(label: str, lower: float) -> bool:
+    """Warn of a text in which so many lines begin in lower case as where sentences are broken at a width.
 
+    These are more than a few, and not all, as where a text has no capitals.
 
-def is_broken(lower: float) -> bool:
-    """Whether so many lines begin in lower case as of sentences that are broken at a width: more than a few,
-    and not all, as where a text has no capitals."""
-    return 0.3 < lower < 0.9
+    Returns:
+        Whether it is such a text.
+    """
+    broken = 0.3 < lower < 0.9
+    if broken:
+        log.warning(
+            "%s: %.0f %% of its lines begin in lower case, as where sentences are broken into lines of one "
+            "width; `mexma split --document blank` joins such lines",
+            *(label, 100 * lower),
+        )
+    return broken
 
 
 def share_in_lower_case(start: bytes) -> float:

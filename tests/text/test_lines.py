@@ -27,12 +27,12 @@ from mexma_cli.text.lines import (
     Member,
     estimate_lines,
     is_blank,
-    is_broken,
     open_text,
     read_again,
     read_lines,
     scan,
     spooled,
+    tell_if_broken,
 )
 
 TEXT = "Bonjour\n\nπ ≈ 3\u2028still the same line\r\n \u3000\u00a0\nlast\x0cone"
@@ -301,9 +301,9 @@ def test_messages_name_the_label(tmp_path: Path) -> None:
 )
 def test_lines_that_are_no_sentences_are_noticed(lines: list[str], broken: bool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(15 * lines), encoding="utf-8")
-    assert is_broken(scan(tmp_path / "a.txt").lower) == broken
+    assert tell_if_broken("a", scan(tmp_path / "a.txt").lower) == broken
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    assert not is_broken(scan(tmp_path / "a.txt").lower), "too few to tell"
+    assert not tell_if_broken("a", scan(tmp_path / "a.txt").lower), "too few to tell"
 
 
 def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:

@@ -21,7 +21,16 @@ from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import document_id, is_blank, label_of, read_again, read_sentences, scan, spooled
+from mexma_cli.text.lines import (
+    document_id,
+    is_blank,
+    label_of,
+    read_again,
+    read_sentences,
+    scan,
+    spooled,
+    tell_if_broken,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +91,7 @@ class TextSide:
             self.identity: Any = content_checksum(self.store)
         else:
             text = scan(stack.enter_context(spooled(path)), label)
+            tell_if_broken(label, text.lower)
             rows, sentences, self.identity = text.lines, read_again(text), text.checksum
         of_line = np.zeros(rows, np.int32)
         self.names: Sequence[str] = [""]

@@ -21,7 +21,7 @@ from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
 from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
-from mexma_cli.text.lines import BROKEN, FileScan, is_blank, is_broken, read_again, scan
+from mexma_cli.text.lines import FileScan, is_blank, read_again, scan, tell_if_broken
 from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
@@ -88,8 +88,7 @@ def embed_file(
                 "sentence: `cut -f 2` takes one of them; `mexma score` and `filter` read pairs",
                 text.label,
             )
-        elif is_broken(text.lower):
-            log.warning(BROKEN, text.label, 100 * text.lower)
+        tell_if_broken(text.label, text.lower)
     encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,

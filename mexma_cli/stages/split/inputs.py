@@ -24,15 +24,14 @@ from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of
 from mexma_cli.text.lines import (
-    BROKEN,
     OTHER_FORMATS,
     document_id,
     estimate_lines,
     is_blank,
-    is_broken,
     label_of,
     read_pieces,
     share_in_lower_case,
+    tell_if_broken,
     with_line_feeds,
 )
 from mexma_cli.text.pages import in_utf8
@@ -231,8 +230,7 @@ def chosen_inputs(
         for file in found.files:
             if kind_of(file) == "text" and file.is_file():
                 lower = share_in_lower_case(next(read_pieces(file, label_of(file)), b""))
-                if is_broken(lower):
-                    log.warning(BROKEN, label_of(file), 100 * lower)
+                if tell_if_broken(label_of(file), lower):
                     break
     return found, how
 
