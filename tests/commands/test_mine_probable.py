@@ -117,6 +117,13 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
     assert ok(run("mine", *stores, *kept)).stdout == ok(run("mine", *stores, "--threshold", "0.4")).stdout
 
 
+def test_without_a_threshold_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
+    done = ok(run("mine", *stores))
+    right = sum(float(line.split("\t")[0]) for line in done.stdout.splitlines())
+    assert f"about {round(right):,} are translations; --threshold 0.5" in done.stderr
+    assert "are translations;" not in ok(run("mine", *stores, "--threshold", "0")).stderr
+
+
 def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:
     fails(run("mine", stores[0], "--score", "probability"), 1, "two different texts")
     documents = [
