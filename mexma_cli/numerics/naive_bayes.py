@@ -8,10 +8,9 @@ from numba import float32
 from mexma_cli.numerics.compiling import as_bits, compiled, inlined
 
 
-@compiled(fastmath={"contract"})
 def naive_bayes_scores(
     text: np.ndarray,
-    ends: np.ndarray,
+    lengths: np.ndarray,
     automaton: tuple[np.ndarray, np.ndarray, np.ndarray],
     weights: np.ndarray,
     prior: np.ndarray,
@@ -20,7 +19,7 @@ def naive_bayes_scores(
 
     Args:
         text: uint8, the lines one after the other.
-        ends: int64 [N], where each line ends.
+        lengths: int64 [N], bytes of each line.
         automaton: Next states uint32 [rows * 256], the row of each state int32 [states], and the n-gram that
             a state has found int32 [states], -1 for none.
         weights: The bits of float16 [n-grams, classes], uint16: scoring waits for memory. All are negative.
@@ -29,24 +28,34 @@ def naive_bayes_scores(
     Returns:
         float32 [N, classes]; a line without n-grams has the prior.
     """
-    starts = np.zeros_like(ends)
-    starts[1:] = ends[:-1]
-    order = np.argsort(ends - starts)  # lines of about one length are walked side by side
-    longest = 0 if len(ends) == 0 else (ends - starts).max()
+    ends = np.cumsum(lengths)
+    order = np.argsort(lengths)  # lines of about one length are walked side by side
+    factors_of = np.log1p(np.arange(lengths.max(initial=0) + 1, dtype=np.float32))
+    scores = np.tile(prior, (len(lengths), 1))
+    _add_scores(text, (ends - lengths, ends, order), automaton, weights, factors_of, scores)
+    return scores
+
+
+@compiled(fastmath={"contract"})
+def _add_scores(
+    text: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray, np.ndarray],
+    automaton: tuple[np.ndarray, np.ndarray, np.ndarray],
+    weights: np.ndarray,
+    factors_of: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    starts, ends, order = places
+    longest = len(factors_of) - 1
     found = np.empty((4, longest), dtype=np.int32)
     counts = np.zeros(len(weights), dtype=np.int32)
-    factors_of = np.empty(longest + 1, dtype=np.float32)
-    for count in range(longest + 1):
-        factors_of[count] = np.log1p(np.float32(count))
     features = np.empty(longest, dtype=np.int32)
     factors = np.empty(longest, dtype=np.float32)
-    scores = np.empty((len(ends), len(prior)), dtype=np.float32)
     for group in range(0, len(order), 4):
         lines = order[group : group + 4]
         sizes = _walk(text, starts, ends, lines, automaton, found)
         for lane in range(len(lines)):
             row = scores[lines[lane]]
-            row[:] = prior
             seen = found[lane, : sizes[lane]]
             for feature in seen:
                 counts[feature] += 1
@@ -72,7 +81,6 @@ def naive_bayes_scores(
                 weighted, factor = weights[features[place]], factors[place]
                 for label in range(len(row)):
                     row[label] += factor * _weight(weighted[label])
-    return scores
 
 
 @inlined
@@ -97,10 +105,12 @@ def _walk(
     """
     following, rows, outputs = automaton
     sizes = np.zeros(4, dtype=np.int64)
-    bases = np.full(4, np.int64(rows[0]) << 8)
+    bases = np.empty(4, dtype=np.int64)
+    for lane in range(4):
+        bases[lane] = np.int64(rows[0]) << 8
     together = np.int64(0)
     if len(lines) == 4:
-        together = (ends[lines] - starts[lines]).min()
+        together = ends[lines[0]] - starts[lines[0]]  # lines are sorted by length
         b0, b1, b2, b3 = bases[0], bases[1], bases[2], bases[3]
         p0, p1, p2, p3 = starts[lines[0]], starts[lines[1]], starts[lines[2]], starts[lines[3]]
         n0, n1, n2, n3 = np.int64(0), np.int64(0), np.int64(0), np.int64(0)

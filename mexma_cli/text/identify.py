@@ -115,7 +115,7 @@ class Py3Langid:
         encoded = [_plain(line).encode("utf-8", "surrogatepass") for line in lines]
         lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
         text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        scores = naive_bayes_scores(text, np.cumsum(lengths), self._automaton, self._weights, self._prior)
+        scores = naive_bayes_scores(text, lengths, self._automaton, self._weights, self._prior)
         unknown = scores[:, 0] == self._prior[0]
         # The temperature with which py3langid makes probabilities of scores.
         scores /= np.sqrt(np.maximum(lengths, 1), dtype=np.float32)[:, None]
