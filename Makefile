@@ -1,5 +1,5 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
-# make test    set up .venv, lint, type check, tests                  (six minutes on 2 quiet cores once set up)
+# make test    set up .venv, lint, type check, tests                  (five minutes on 2 quiet cores once set up)
 # make docs    write docs/cli.md, docs/recipes.md, docs/api.md, the pictures, the table of evaluations, and what sessions print
 # make site    build the documentation as a site that needs no network: build/site/index.html
 # make release-check   build wheel and sdist, and try the wheel on every Python that is here  (minutes each)
@@ -31,8 +31,8 @@ test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@# Beside it: compiled loops, and the bytecode of all that tests import, which both workers would compile.
-	{ $(BIN)/mexma doctor --warm && { $(BIN)/pytest -q --collect-only || true; }; } > /dev/null & $(BIN)/pyrefly check && wait $$!
+	@# Beside it: compiled loops. Then the bytecode of what tests import, which both workers would compile.
+	$(BIN)/mexma doctor --warm > /dev/null & $(BIN)/pyrefly check && { $(BIN)/pytest -q --collect-only > /dev/null || true; } && wait $$!
 	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 docs: $(VENV)/.stamp-plot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -82,16 +83,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "shared" in getattr(item, "fixturenames", ()):
             item.add_marker("shared")
         if item.config.pluginmanager.hasplugin("xdist"):
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+            item.add_marker(pytest.mark.xdist_group(_group(item.path, getattr(item, "module", None))))
 
 
-def _group(item: pytest.Item) -> str:
+@functools.cache
+def _group(path: Path, module: Any) -> str:
     """What one worker does: a file, whose fixtures are made once, or all that needs one warm process."""
-    if item.path.is_relative_to(ROOT / "tests" / "faults"):
+    if path.is_relative_to(ROOT / "tests" / "faults"):
         return "faults"
-    taken = vars(getattr(item, "module", item)).values()
+    taken = vars(module).values() if module else ()
     forks = any(getattr(value, "__module__", "") == "tests.processes" for value in taken)
-    return "processes" if forks else item.nodeid.partition("::")[0]
+    return "processes" if forks else str(path.relative_to(ROOT))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from unicodedata import category, normalize
@@ -22,19 +23,24 @@ from mexma_cli.text.rules import PairRules
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ("tatoeba/*", "ntrex128/*_*.txt.gz", "mining/*/*-*.*.tsv.gz")
-KEPT = np.array([chr(code) == "\n" or category(chr(code))[0] in "LMN" for code in range(sys.maxunicode + 1)])
-"""Letters, marks and digits, and the ends of lines."""
 ROWS = 5000
 """Pairs that are looked at together."""
 LONG = 8
 """Words from which two sentences that differ in one word are more than the same phrase."""
 
 
+@cache
+def kept() -> np.ndarray:
+    """Whether a character is a letter, a mark, a digit or the end of a line, bool [0x110000]."""
+    every = map(chr, range(sys.maxunicode + 1))
+    return np.array([one == "\n" or category(one)[0] in "LMN" for one in every])
+
+
 def letters(sentences: Sequence[str]) -> list[str]:
     """Of each the letters and digits without case, in one Unicode form; or itself, if it has none."""
     text = normalize("NFKC", "\n".join(sentences).casefold())
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    plain = codes[KEPT[codes]].tobytes().decode("utf-32-le").split("\n")
+    plain = codes[kept()[codes]].tobytes().decode("utf-32-le").split("\n")
     return [one or sentence for one, sentence in zip(plain, sentences, strict=True)]
 
 

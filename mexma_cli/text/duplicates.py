@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -80,7 +79,8 @@ def fold(sentence: str) -> int:
 @cache
 def _ignored() -> dict[int, None]:
     """Spaces, punctuation, symbols, control and invisible characters."""
-    kinds = ((code, category(chr(code))) for code in range(sys.maxunicode + 1))
+    planes = *range(0x40000), *range(0xE0000, 0xF0000)  # the others have no characters, or private ones
+    kinds = ((code, category(chr(code))) for code in planes)
     return {code: None for code, kind in kinds if kind[0] in "ZPS" or kind in ("Cc", "Cf")}
 
 

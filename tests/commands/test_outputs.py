@@ -34,7 +34,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "in"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(name, marks=pytest.mark.slow if name == "tune" else ()) for name in COMMANDS],  # as align
+)
 def test_outputs_change_together(
     command: str, folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,10 +79,8 @@ def test_json(runs: list[Path]) -> None:
 
 def test_pictures(runs: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for name in ("curves.png", "curves.pdf", "curves.html", "new/inner/curves.svg"):
+    for name in ("curves.html", "new/inner/curves.svg"):
         assert "mexma" in ok(report(*runs, "-o", tmp_path / name)).stdout
-    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
-    assert (tmp_path / "curves.pdf").read_bytes()[:4] == b"%PDF"
     texts = [each.text for each in ElementTree.parse(tmp_path / "new/inner/curves.svg").iter() if each.text]
     for wanted in ("loss", "KoLeo", "dev xsim error (%)", "tokens/s", "mexma", "plain", "with <koleo>"):
         assert wanted in texts, wanted
@@ -105,11 +103,13 @@ def test_noise_does_not_fill_a_panel() -> None:
     assert axes[1].get_yscale() == "linear"
 
 
-def test_picture_of_one_short_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "beginning"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_picture_of_one_short_run(ending: str, beginning: bytes, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": 1.5}\n')
-    ok(report(tmp_path, "-o", tmp_path / "one.svg"))
-    assert (tmp_path / "one.svg").stat().st_size > 2000
+    ok(report(tmp_path, "-o", tmp_path / f"one.{ending}"))
+    picture = (tmp_path / f"one.{ending}").read_bytes()
+    assert picture.startswith(beginning) and len(picture) > 2000
 
 
 @pytest.mark.slow

@@ -8,8 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli.mining.resampling import bootstrap
 from tests.command import fails, ok, run, write
 from tests.reference import laser, laser_mined, laser_printed, laser_text
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/mining/test_resampling.py counts how good intervals are."""
+    monkeypatch.setattr(bootstrap, "__defaults__", (None, 50))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.masking import load_masked_lm
 from tests.examples import demo_pairs, untrained_bag
 
-pytest.importorskip("sentence_transformers")
+pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="needs it")
 NAMES = ["mini", "of today"]
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -38,8 +39,15 @@ from tests.encoder.test_refused import own_code, own_modules
 
 __all__ = ["empty_cache", "own_modules", "server"]  # fixtures
 
-library = pytest.importorskip("sentence_transformers")
+pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="needs it")
 DENSE, POOL = "2_Dense/config.json", "1_Pooling/config.json"
+
+
+def library() -> Any:
+    import sentence_transformers
+
+    return sentence_transformers
+
 
 ONLY_THERE: dict[str, Callable[[Path], object]] = {
     "by root": change_json(POOL, pooling_mode="mean_sqrt_len_tokens"),
@@ -72,7 +80,7 @@ def test_settings_that_mexma_does_not_have(
         prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
         write_json(folder / "config_sentence_transformers.json", prompts)
     ONLY_THERE[case](folder)
-    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    theirs = library().SentenceTransformer(str(folder), device="cpu").encode(texts)
     with caplog.at_level("INFO"):
         encoder = SentenceEncoder.load(str(folder), "cpu", max_tokens=256)
     (said,) = [line for line in caplog.messages if "run by sentence-transformers, since mexma" in line]
@@ -244,7 +252,7 @@ def test_a_folders_own_code_is_run_if_it_is_trusted(
     change_modules(lambda entries: entries[1].update(type="custom_st.Flipped"))(folder)
     with pytest.raises(MexmaError, match=r"custom_st.Flipped\) is Python code of its own"):
         SentenceEncoder.load(folder, "cpu")
-    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
+    theirs = library().SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
     encoder = SentenceEncoder.load(folder, "cpu", max_tokens=256, trust_remote_code=True)
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
 
@@ -261,10 +269,10 @@ def with_routes(folder: Path) -> None:
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sentence_transformer.modules import Dense
 
-    whole = library.SentenceTransformer(str(folder), device="cpu")
+    whole = library().SentenceTransformer(str(folder), device="cpu")
     routes = {name: [*list(whole)[:3], Dense(24, 8)] for name in ("query", "document")}
     shutil.rmtree(folder)
-    model = library.SentenceTransformer(modules=[Router(routes, default_route="document")], device="cpu")
+    model = library().SentenceTransformer(modules=[Router(routes, default_route="document")], device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
 
 
@@ -278,7 +286,7 @@ def test_a_task_is_chosen_by_its_name(
 ) -> None:
     folder = copy("labse")
     change(folder)
-    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
+    theirs = library().SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
     corpus = write(tmp_path / "corpus.txt", *texts)
     given = ("--model", folder, "--trust-remote-code", "--dtype", "fp32", "--store-dtype", "float32")
     given = (*given, "--max-tokens", "encoder")
@@ -311,7 +319,7 @@ def test_threads_take_turns_with_the_library(
     folder = copy("labse")
     ONLY_THERE["activation"](folder)
     encoder = SentenceEncoder.load(folder, "cpu", max_tokens=20)
-    expected, encode, inside = encoder.embed(texts), library.SentenceTransformer.encode, Lock()
+    expected, encode, inside = encoder.embed(texts), library().SentenceTransformer.encode, Lock()
 
     def alone(*given: Any, **named: Any) -> Any:
         assert inside.acquire(blocking=False)
@@ -319,7 +327,7 @@ def test_threads_take_turns_with_the_library(
         inside.release()
         return encode(*given, **named)
 
-    monkeypatch.setattr(library.SentenceTransformer, "encode", alone)
+    monkeypatch.setattr(library().SentenceTransformer, "encode", alone)
     with ThreadPoolExecutor(3) as threads:
         for found in threads.map(encoder.embed, [texts] * 3):
             assert np.array_equal(found, expected)
