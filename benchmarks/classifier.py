@@ -25,7 +25,7 @@ from statistics import fmean
 import numpy as np
 from encoder import MiningSet, mining_sets, news_sets
 
-from mexma_cli.classifier.calibration import shift_of, shifted
+from mexma_cli.classifier.calibration import calibrated
 from mexma_cli.classifier.features import FEATURES
 from mexma_cli.classifier.model import Classifier, Weights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
@@ -206,9 +206,10 @@ def table(training: Sequence[Set], measured: Sequence[Set], without: Sequence[st
         for needs in kinds:
             model = weights(one.language, needs)
             chosen = [list(FEATURES).index(name) for name in model.features]
-            best, scores, correct = one.best(model.of(one.values[:, chosen]))
+            every = model.of(one.values[:, chosen])
+            best, scores, correct = one.best(every)
             row.append(100 * best.f1)
-        scores = shifted(scores, shift_of([scores]))
+        scores = calibrated(scores, every, sum(one.rows))
         kept.append((scores, correct))
         above = scores > 0.5
         row += [calibration_error(scores, correct), 200 * correct[above].sum() / (above.sum() + one.gold)]

@@ -70,20 +70,20 @@ class Classifier:
         """Features of the user's own."""
         return [name for name in self.features if FEATURES[name].module]
 
-    def scored(self, pairs: Pairs, wanted: Pairs | None = None) -> Iterator[Candidates]:
+    def scored(self, pairs: Pairs, *wanted: Pairs) -> Iterator[Candidates]:
         """Candidates, in blocks, with their probabilities as scores.
 
         Args:
             pairs: All candidates of two texts, sorted by margin, best first, so that the texts themselves say
                 what is usual in them.
-            wanted: Those that are judged; None: all.
+            wanted: Those that are judged, one after the other; all if there are none.
         """
-        wanted = pairs if wanted is None else wanted
         known = self.screen.features if self.screen else ()
         spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)), self._unscreened)
-        for part in parts(len(wanted), _AT_ONCE):
-            some = wanted.take(part)
-            yield replace(some.candidates, scores=self._of_pairs(some, spread))
+        for these in wanted or (pairs,):
+            for part in parts(len(these), _AT_ONCE):
+                some = these.take(part)
+                yield replace(some.candidates, scores=self._of_pairs(some, spread))
 
     def _of_pairs(self, pairs: Pairs, spread: Spread) -> np.ndarray:
         """Probabilities, float32 [N]."""
@@ -118,11 +118,12 @@ def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tupl
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
-    found = SortedPairs()
+    found, total = SortedPairs(), 0.0
     for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
         found.add(some)
+        total += float(some.scores.sum(dtype=np.float64))
     taken = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
-    return replace(taken, scores=_fitted(taken.scores))
+    return replace(taken, scores=_fitted(taken.scores, total - taken.scores.sum(dtype=np.float64), sides))
 
 
 def probabilities_of(
@@ -131,21 +132,40 @@ def probabilities_of(
     """The probability that each given pair is a translation, float32 [n], memory-mapped.
 
     The neighbours of all rows say first what is usual in the two texts, then the given pairs are judged, as
-    `probable` judges candidates. They fit the share of translations among the pairs.
+    `probable` judges candidates, and so are some of the other candidates.
 
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
     every, found = Pairs(match(neighbours, "ratio", "all"), sides), Spool(np.float32)
-    for some in classifier.scored(every, Pairs(given, sides)):
-        found.write(some.scores)
-    return _fitted(found.array())
+    some = every.take(np.linspace(0, len(every) - 1, min(len(every), _AT_ONCE)).astype(np.int64))
+    some = some.take(~_among(some.candidates, given, sides[1].lists.count))
+    others = 0.0
+    for judged in classifier.scored(every, Pairs(given, sides), some):
+        if found.rows < len(given):
+            found.write(judged.scores)
+        else:
+            others += float(judged.scores.sum(dtype=np.float64))
+    return _fitted(found.array(), others * len(every) / max(min(len(every), _AT_ONCE), 1), sides)
 
 
-def _fitted(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities that fit the share of translations which they imply, float32 [n], memory-mapped."""
-    shift = shift_of(probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
-    found = Spool(np.float32)
+def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
+    """Which of some candidates are among given pairs, bool [n]."""
+    found, keys = np.zeros(len(some), bool), some.source * targets + some.target
+    for part in parts(len(given), _AT_ONCE):
+        found |= np.isin(keys, given.source[part] * targets + given.target[part])
+    return found
+
+
+def _fitted(probabilities: np.ndarray, others: float, sides: tuple[Side, Side]) -> np.ndarray:
+    """Probabilities that fit these texts (`shift_of`), float32 [n], memory-mapped.
+
+    Args:
+        others: The sum of those of the other candidates.
+    """
+    sentences = sum(np.count_nonzero(side.means) for side in sides)
+    blocks = (probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
+    shift, found = shift_of(blocks, others / max(sentences, 1)), Spool(np.float32)
     for part in parts(len(probabilities), _AT_ONCE):
         found.write(shifted(probabilities[part], shift))
     return found.array()

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from mexma_cli.classifier.calibration import logits, shift_of, shifted
+from mexma_cli.classifier.calibration import calibrated, logits
 from mexma_cli.classifier.features import FEATURES, columns, spread_of
 from mexma_cli.classifier.model import Classifier, Weights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
@@ -149,6 +149,12 @@ class _Set:
     correct: np.ndarray
     gold: int
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Sentences of both sides."""
+        source, target = self.pairs.sides
+        return source.lists.count, target.lists.count
+
     def features(self, names: tuple[str, ...]) -> np.ndarray:
         return examples(self.pairs, names)
 
@@ -196,10 +202,13 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
     best = [_best(one, one.pairs.candidates.scores) for one in others]
     f1["margin"] = 100 * float(np.mean([cut.f1 for cut, _, _ in best]))
     for name, model in compared.items():
-        taken = [_best(one, model.of(one.features(model.features))) for one in others]
-        f1[name] = 100 * float(np.mean([cut.f1 for cut, _, _ in taken]))
-        errors = [calibration_error(shifted(p, shift_of([p])), right) for _, p, right in taken]
-        calibration[name] = float(np.mean(errors))
+        cuts, errors = [], []
+        for one in others:
+            every = model.of(one.features(model.features))
+            cut, taken, right = _best(one, every)
+            cuts.append(cut.f1)
+            errors.append(calibration_error(calibrated(taken, every, sum(one.rows)), right))
+        f1[name], calibration[name] = 100 * float(np.mean(cuts)), float(np.mean(errors))
     return Trained(replace(start, by=by), count - held_out, held_out, Measures(f1, calibration))
 
 
@@ -225,7 +234,4 @@ def _at(texts: list[str], rows: np.ndarray) -> list[str]:
 
 
 def _best(one: _Set, scores: np.ndarray) -> tuple[Threshold, np.ndarray, np.ndarray]:
-    source, target = one.pairs.sides
-    return best_one_to_one(
-        one.pairs.candidates, scores, one.correct, (source.lists.count, target.lists.count), one.gold
-    )
+    return best_one_to_one(one.pairs.candidates, scores, one.correct, one.rows, one.gold)

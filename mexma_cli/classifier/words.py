@@ -10,7 +10,7 @@ from itertools import islice, repeat
 import numpy as np
 
 from mexma_cli.classifier.ragged import Ragged, RaggedSpool, flat
-from mexma_cli.store.spool import Spool, distinct
+from mexma_cli.store.spool import Spool, distinct, parts
 from mexma_cli.text.characters import SIGN, SPACED
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -114,20 +114,26 @@ def unexplained(own: Words, other: Words, source: np.ndarray, target: np.ndarray
         float32 [N, 4]: the share, by rarity, of the source's words whose best cosine in the target is hardly
         above chance; the same of the target's words; how rare the words of the source are, and of the target.
     """
-    sides = (own, source), (other, target)
+    found = np.zeros((len(source), 4), np.float32)
+    for part in parts(len(source), _ROWS):
+        found[part] = _unexplained((own, source[part]), (other, target[part]))
+    return found
+
+
+def _unexplained(*sides: tuple[Words, np.ndarray]) -> np.ndarray:
     every = [_of(side, rows) for side, rows in sides]
     vectors = [side.vectors[words].astype(np.float32) for (side, _), words in zip(sides, every, strict=True)]
-    flat = [side.words.at(rows) for side, rows in sides]
-    places = [np.searchsorted(words, one) for words, (one, _) in zip(every, flat, strict=True)]
+    held = [side.words.at(rows) for side, rows in sides]
+    places = [np.searchsorted(words, one) for words, (one, _) in zip(every, held, strict=True)]
     ends = [np.append(0, np.cumsum(side.words.counts(rows))).tolist() for side, rows in sides]
     best = [np.full(len(one), np.inf, np.float32) for one in places]  # of each word in the other sentence
-    for pair in range(len(source)):
+    for pair in range(len(sides[0][1])):
         (here, there), (first, second) = places, (slice(*end[pair : pair + 2]) for end in ends)
         if first.start < first.stop and second.start < second.stop:
             cosines = vectors[0][here[first]] @ vectors[1][there[second]].T
             best[0][first], best[1][second] = cosines.max(axis=1), cosines.max(axis=0)
-    found = np.zeros((len(source), 4), np.float32)
-    for place, ((side, _), (words, owner)) in enumerate(zip(sides, flat, strict=True)):
+    found = np.zeros((len(sides[0][1]), 4), np.float32)
+    for place, ((side, _), (words, owner)) in enumerate(zip(sides, held, strict=True)):
         rarity = side.rarity[words]
         alone = rarity * (best[place] < side.chance[words] + _ALIKE)
         found[:, place] = np.bincount(owner, alone, len(found))

@@ -16,6 +16,7 @@ from mexma_cli.classifier.model import (
     Weights,
     bundled,
     features_for,
+    probabilities_of,
     probable,
 )
 from mexma_cli.classifier.pairs import Pairs, known_of
@@ -66,6 +67,14 @@ def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(
             getattr(probable(bundled().by["text"], near, sides), name), getattr(whole, name)
         )
+
+
+def test_given_pairs_have_the_probabilities_of_mined_ones() -> None:
+    near, *texts = two_texts()
+    sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
+    mined = probable(bundled().by["text"], near, sides)
+    given = probabilities_of(bundled().by["text"], near, sides, mined)
+    np.testing.assert_allclose(given, mined.scores, atol=1e-5)
 
 
 def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:

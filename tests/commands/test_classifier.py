@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.classifier.features import FEATURES
+from mexma_cli.classifier.model import WEIGHTS
+from mexma_cli.stages.run.run import run_corpus
 from tests.command import fails, ok, run, write
+from tests.corpora import InThisProcess, corpus
 from tests.examples import demo_pairs
 
 
@@ -87,3 +90,24 @@ def test_a_feature_of_ones_own_is_a_value_of_score(tmp_path: Path) -> None:
     del FEATURES["glossary"]
     broken = write(tmp_path / "broken.py", PLUGIN.read_text().replace("return found", "return 1 / 0"))
     fails(run("score", pairs, *languages, "--plugin", broken, "--json"), 1, "(broken.py, line 25): ")
+
+
+@pytest.mark.usefixtures("own_features")
+def test_a_run_mines_with_a_feature_of_ones_own(tmp_path: Path, tiny_encoder: Path) -> None:
+    plugin = write(
+        tmp_path / "odd.py",
+        "from mexma_cli.classifier.features import pair_feature",
+        '@pair_feature("odd", "whether the line is odd")',
+        "def odd(sources, targets, languages):",
+        '    assert languages == ("fra_Latn", "eng_Latn")',
+        "    return [int(source.split()[-1]) % 2 for source in sources]",
+    )
+    weights = json.loads(WEIGHTS.read_text())
+    odd = {"name": "odd", "mean": 0, "scale": 1, "coefficient": -30}
+    weights["classifiers"]["text"]["features"].append(odd)
+    mine = {"classifier": str(write(tmp_path / "own.json", json.dumps(weights))), "threshold": 1e-6}
+    mine["plugin"] = str(plugin)
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], mine=mine, units={"lines": 24})
+    run_corpus(recipe, InThisProcess)
+    found = (tmp_path / "run/bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").read_text().splitlines()
+    assert found and not any(int(line.split("\t")[1].split()[-1]) % 2 for line in found)
