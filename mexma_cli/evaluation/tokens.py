@@ -69,7 +69,8 @@ def token_blocks(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator
         states = run_packed(encoder.model, batch, encoder.backend).float()
         lengths = torch.tensor(batch.lengths, device=encoder.device)
         lines = torch.from_numpy(rows).to(encoder.device).repeat_interleave(lengths)
-        places = batch.position_ids - encoder.transformer.first_position
+        starts = batch.cu_seqlens[:-1].long().repeat_interleave(lengths)
+        places = torch.arange(len(lines), device=encoder.device) - starts
         words = (places > 0) & (places < (lengths - 1).repeat_interleave(lengths))
         vectors = torch.nn.functional.normalize(states[words], dim=1)
         yield TokenBlock(vectors, torch.stack([lines[words], places[words]], dim=1))

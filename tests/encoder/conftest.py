@@ -54,8 +54,9 @@ LONG = "Le chat dort. " * 100
 
 @pytest.fixture(scope="session")
 def texts(sentences: dict[str, list[str]]) -> list[str]:
-    """Short ones, an empty one, one of unknown characters, and two over every limit."""
-    return [*sentences["fra"], "", LONG, "Oui", *sentences["eng"], LONG * 3, "漢字 только"]
+    """Short ones, an empty one, some with unknown characters or padding in them, two over every limit."""
+    odd = ["漢字 только", "Le <pad> chat <pad> dort."]
+    return [*sentences["fra"], "", LONG, "Oui", *sentences["eng"], LONG * 3, *odd]
 
 
 def write(path: Path, content: Any) -> None:

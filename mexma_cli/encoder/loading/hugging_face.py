@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ quieten_transformers()
 
 
 def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, LoadingReport]:
-    """The folder's model as it is stored.
+    """The folder's model as it is stored, of the type that its weights have, whatever config.json says.
 
     Raises:
         MexmaError: Weights that cannot be read, or an activation that transformers does not know.
@@ -29,7 +30,7 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     if settings.own_code:
         model, report = AutoModel.from_pretrained(
             settings.transformer,
-            dtype="auto",
+            dtype=_widest(read_weights(settings.transformer)),
             ignore_mismatched_sizes=True,  # reported by name instead
             output_loading_info=True,
             weights_only=True,
@@ -45,6 +46,11 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     if (settings.transformer / pq.FILE).is_file():
         small = StoredModel(settings.config, pq.load(settings.transformer / pq.FILE)).tensors()
         return build_model(settings.config, small, torch.float32, **arguments)
-    return build_model(
-        settings.config, read_weights(settings.transformer, (BESIDE_NGRAMS, *FILES)), **arguments
-    )
+    weights = read_weights(settings.transformer, (BESIDE_NGRAMS, *FILES))
+    return build_model(settings.config, weights, _widest(weights), **arguments)
+
+
+def _widest(weights: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The floating-point type that has all numbers of the weights."""
+    types = {weight.dtype for weight in weights.values() if weight.is_floating_point()}
+    return types.pop() if len(types) == 1 else torch.float32

@@ -359,8 +359,8 @@ def _without_transformers(settings: FolderSettings) -> StoredModel | None:
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {str(tensor.dtype).removeprefix("torch.") for tensor in weights.values()}
-        stated = {config.get("dtype") or config["torch_dtype"]}
-        if _computed(config) and shapes == _shapes(config, len(weights)) and (small or types == stated):
+        alike = small or types in ({"float32"}, {"bfloat16"}, {"float16"})
+        if _computed(config) and shapes == _shapes(config, len(weights)) and alike:
             return StoredModel(config, weights)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         pass

@@ -52,14 +52,14 @@ def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
 def build_model(
     content: Mapping[str, Any],
     weights: Mapping[str, torch.Tensor],
-    dtype: torch.dtype | str = "auto",
+    dtype: torch.dtype,
     kinds: Mapping[Any, Any] = MODEL_MAPPING,
     **arguments: Any,
 ) -> tuple[PreTrainedModel, LoadingReport]:
     """The model of a config.json's `content` with these weights.
 
     Args:
-        dtype: To cast the weights to; `auto`: as config.json says.
+        dtype: To cast the weights to.
         kinds: The model's class by that of its config.
         arguments: Of that class.
 

@@ -51,16 +51,22 @@ def pack(
 
     Args:
         sentences: B integer arrays, none empty.
-        first_position: The model's position of a sentence's first token (2 for XLM-R, 0 for BERT).
+        first_position: The model's position of a sentence's first token (2 for XLM-R, 0 for BERT). In XLM-R
+            the id and position before it are padding's, which is not counted where text has it (`<pad>`).
         extra_embeddings: As the batch has it.
     """
     lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
     assert len(lengths) and lengths.min() > 0, "a packed sentence has at least one token"
     ends = np.cumsum(lengths)
     starts = ends - lengths
+    ids = np.concatenate(sentences).astype(np.int64)
     positions = np.arange(ends[-1]) - np.repeat(starts, lengths) + first_position
+    if first_position and (padding := ids == first_position - 1).any():
+        before = np.cumsum(padding) - padding
+        positions -= before - np.repeat(before[starts], lengths)
+        positions[padding] = first_position - 1
     return PackedBatch(
-        torch.from_numpy(np.concatenate(sentences).astype(np.int64)),
+        torch.from_numpy(ids),
         torch.from_numpy(positions),
         torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
         tuple(lengths.tolist()),

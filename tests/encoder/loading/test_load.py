@@ -24,8 +24,10 @@ def never() -> Any:
     raise AssertionError("transformers' tokeniser was asked for")
 
 
-def rename(folder: Path, change: Callable[[str], str]) -> None:
+def rename(folder: Path, change: Callable[[str], str], types: dict[str, torch.dtype] | None = None) -> None:
     weights = {change(name): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    for name, dtype in (types or {}).items():
+        weights[name] = weights[name].to(dtype)
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
@@ -77,8 +79,7 @@ def test_what_the_engine_does_not_compute(
 LEFT: dict[str, Callable[[Path], object]] = {
     "names with a prefix": lambda f: rename(f, "roberta.{}".format),
     "a weight more": lambda f: rename(f, lambda name: name.replace("layer.1.output.dense.bias", "more")),
-    "weights of another type than stated": change_json("config.json", dtype="float16"),
-    "no type stated": change_json("config.json", dtype=None),
+    "weights of two types": lambda f: rename(f, str, {"embeddings.LayerNorm.bias": torch.float16}),
     "cross-attention": change_json("config.json", add_cross_attention=True),
     "pickled": lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"),
     "sizes that are none": change_json("config.json", num_hidden_layers="2"),
@@ -90,6 +91,14 @@ def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
     assert loading._without_transformers(read_settings(folder))
     LEFT[case](folder)
     assert loading._without_transformers(read_settings(folder)) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "roberta."])
+def test_weights_keep_all_digits_whatever_type_is_stated(prefix: str, folder: Path) -> None:
+    expected = SentenceEncoder.load(folder, "cpu").embed(["Le chat dort."])
+    rename(folder, prefix.__add__)
+    change_json("config.json", dtype="bfloat16")(folder)
+    assert np.abs(SentenceEncoder.load(folder, "cpu").embed(["Le chat dort."]) - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize(
