@@ -174,8 +174,11 @@ def packed_attention(
     if shared := query.shape[1] // key.shape[1] - 1:
         key, value = (part.repeat_interleave(shared + 1, dim=1) for part in (key, value))
     states = query, key, value
+    both_ways = not getattr(getattr(module, "config", None), "is_causal", True)
+    causal = bool(getattr(module, "is_causal", False)) and not both_ways
+    if both_ways and window is not None:
+        window += 1  # transformers' mask of a decoder that reads both ways has its border, too
     slides = window is not None and max(lengths) > window
-    causal = _is_causal(module)
     if causal or slides or backend == "bucketed" or not _takes(backend, query):
         rows = torch.stack([part[0].transpose(0, 1) for part in states], dim=1)
         output = bucketed(rows, lengths, scaling, dropout, window if slides else None, causal)[None]
@@ -184,12 +187,6 @@ def packed_attention(
     else:
         output = _with_xformers(states, lengths, scaling, dropout)
     return output, None
-
-
-def _is_causal(module: torch.nn.Module) -> bool:
-    """Whether a layer's tokens attend to earlier ones only, as transformers' masks have it."""
-    config = getattr(module, "config", None)
-    return bool(getattr(module, "is_causal", False)) and getattr(config, "is_causal", True) is not False
 
 
 def _takes(backend: Backend, query: torch.Tensor) -> bool:

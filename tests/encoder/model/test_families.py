@@ -105,6 +105,12 @@ OTHERS: dict[str, tuple[str, str, Pooling, dict[str, Any]]] = {
     "llama without special tokens": ("Llama", "$A", "mean", DECODER),
     "llama that reads both ways": ("Llama", "<bos> $A <eos>", "mean", {**DECODER, "is_causal": False}),
     "mistral": ("Mistral", "<bos> $A <eos>", "lasttoken", {**DECODER, "sliding_window": 16}),
+    "mistral that reads both ways": (
+        "Mistral",
+        "<bos> $A <eos>",
+        "mean",
+        {**DECODER, "sliding_window": 16, "is_causal": False},
+    ),
     "gemma": ("Gemma", "<bos> $A", "lasttoken", DECODER),
     "gemma2": ("Gemma2", "<bos> $A <eos>", "lasttoken", {**DECODER, **WINDOWS}),
     "gemma3": ("Gemma3Text", "<bos> $A <eos>", "lasttoken", {**DECODER, **WINDOWS}),
