@@ -17,7 +17,7 @@ from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
 from mexma_cli.files import shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.section import Section, in_words, kinds_of
+from mexma_cli.settings.section import Section, explanation, in_words, kinds_of
 from mexma_cli.settings.training import IMPLIED_PHASE, DecomposeRecipe, Recipe
 
 R = TypeVar("R", bound=Section)
@@ -113,6 +113,8 @@ def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRec
     for override in overrides:
         _override(raw, override)
     kind = raw.get("kind")
+    if kind is None and "languages" in raw and "data" not in raw:
+        raise MexmaError(f"{source}: `kind` is missing", "`kind: corpus` mines the texts of `languages`")
     model = Recipe if kind is None else CorpusRecipe if kind == "corpus" else DecomposeRecipe
     try:
         return model.model_validate(raw)
@@ -324,7 +326,11 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
     said = list(dict.fromkeys(said))
     more = f"; and more, {len(problems):,} in all" if len(said) > _SAID else ""
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
+    missing = [problem["loc"] for problem in problems if problem["type"] == "missing"]
     hint = _nearest(unknown[0], model, raw, phases) if unknown else None
+    if missing and not unknown and isinstance(key := missing[0][-1], str):
+        about = explanation(_section(model, missing[0][:-1], raw), key).partition(". ")[0].rstrip(".")
+        hint = f"`{key}`: {about}" if about else None
     return MexmaError(f"{path}: " + "; ".join(said[:_SAID]) + more, hint)
 
 

@@ -601,3 +601,17 @@ def test_pairs_of_a_corpus_are_explained_as_they_are_written(pairs: str) -> None
         .split("`pairs`: ")[1]
         .startswith("should be `all`, a language, or")
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("languages: {fra: {input: a}}", "`kind` is missing", "`kind: corpus` mines the texts"),
+        ("{kind: corpus, name: a, languages: {fra: {input: a}}}", "`run` is missing", "`run`: Folder of all"),
+    ],
+)
+def test_a_key_that_is_missing_is_explained(text: str, message: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(MexmaError, match=message) as caught:
+        load_corpus(tmp_path / "a.yaml")
+    assert (caught.value.hint or "").startswith(hint)
