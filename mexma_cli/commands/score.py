@@ -157,7 +157,7 @@ def _report(scored: Scored, k: int, seconds: float) -> None:
     ):
         if count:
             log.warning("%s %s without a score: nan", counted(count, "line"), reason)
-    if scored.fewest < k:
+    if scored.fewest is not None and scored.fewest < k:
         log.warning(
             "neighbourhoods are of %s, since there are no %s to choose from",
             counted(scored.fewest, "sentence"),

@@ -60,8 +60,8 @@ class Scored:
     """Lines with an empty side."""
     unusable: int
     """Other lines with a vector that is zero or not a number."""
-    fewest: int
-    """Sentences on the smaller side of the background."""
+    fewest: int | None
+    """Sentences on the smaller side of the background; None: no neighbourhoods were needed."""
     probabilities: np.ndarray | None = field(default=None, repr=False)
     """float32 [lines], that a pair is a translation, nan where there is none; None: not asked for."""
     rivals: Rivals | None = field(default=None, repr=False)
@@ -139,7 +139,7 @@ def score(
     unusable = np.isnan(cosines) & ~empty
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
-    fewest = settings.k
+    fewest: int | None = None
     probabilities, rivals = np.full(source.rows, np.nan, np.float32), None
     if background is None and wanted.any() and (MARGINS[settings.margin].uses_neighbourhoods or probability):
         near, fewest = _nearest((source, target), wanted, settings.k, on_progress)

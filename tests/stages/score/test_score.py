@@ -125,7 +125,9 @@ def test_a_score_does_not_depend_on_the_order_of_the_lines(order: list[int], kin
 def test_absolute_does_not_depend_on_the_other_lines(tmp_path: Path) -> None:
     stores = bitext(tmp_path, 9)
     alone = [make_store(tmp_path / f"{s.path.name}1", ["x"], s.vectors(4, 5)) for s in stores]
-    all_scores = score(*stores, JudgingSettings(margin="absolute")).scores
+    found = score(*stores, JudgingSettings(margin="absolute"))
+    all_scores = found.scores
+    assert found.fewest is None and score(*stores).fewest == 9
     assert score(alone[0], alone[1], JudgingSettings(margin="absolute")).scores[0] == all_scores[4]
 
 
