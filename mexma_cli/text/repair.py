@@ -43,6 +43,12 @@ _LAST_CAPITAL = re.compile(
 )
 """Places at which good text looks like mojibake: behind the last letter of a word in capitals (``«MAÇÃ»``),
 and in ``Å²``."""
+_LOST = re.compile("锟斤拷")
+"""U+FFFD twice in UTF-8, read as GBK."""
+_OWN = {"cp1256": b"\xd8\xd9\xda\xdb", "cp1255": b"\xd7", "koi8-r": b"\xd0\xd1"}
+"""Encodings that ftfy does not know -> first bytes of the letters of their scripts in UTF-8."""
+_THAI = re.compile(rf"(?:เ[ธน][{re.escape(bytes(range(0x80, 0xC0)).decode('cp874', 'ignore'))}]){{2}}")
+"""Thai in UTF-8 that was read as Windows-874."""
 _NO_LANGUAGE = (
     r"Ă[ŚŤŽŹśťžźŁĄŻłąĽľż]|Ä[ŚŹśźŁĄŻłążŒœŸƒØŖÆøŗæ]|(?<!\p{L})Ä[Ťť]|Ĺ[ŚŹśźŁĄŞŻłąşżťžľ]"
     "|[ÃÅ][ŠŒŽšœžŸƒŖŗ]|Ć[ØŖÆøŗæ]"
@@ -175,16 +181,45 @@ def _cyrillic(found: re.Match[str]) -> str:
 
 def has_mojibake(sentences: Sequence[str], texts: Characters) -> np.ndarray:
     """Which sentences have mojibake, also where it cannot be repaired because half of it was, bool [N]."""
+    found = texts.having(np.array(_unwritten(texts), dtype=np.int64))
+    found |= texts.having(_in_own_script(texts))
+    for first, pattern in (("เ", _THAI), ("锟", _LOST)):
+        for row in texts.containing(first) if first in texts.text else ():
+            found[row] |= pattern.search(sentences[row]) is not None
+    for row in np.flatnonzero(may_be_mojibake(texts) & ~found).tolist():
+        if _is_bad(sentences[row]):
+            found[row] = any(map(_is_bad, _LAST_CAPITAL.split(sentences[row])))
+    return found
+
+
+def _is_bad(text: str) -> bool:
     from ftfy.badness import BADNESS_RE
 
-    found = texts.having(np.array(_unwritten(texts), dtype=np.int64))
-    for row in np.flatnonzero(may_be_mojibake(texts) & ~found).tolist():
-        # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
-        found[row] = any(
-            _MOJIBAKE.search(piece) or any(bad[0].isalpha() for bad in BADNESS_RE.findall(piece))
-            for piece in _LAST_CAPITAL.split(sentences[row])
-        )
-    return found
+    # Mojibake begins with a letter; what begins with a quotation mark is found in good text, too.
+    return bool(_MOJIBAKE.search(text)) or any(bad[0].isalpha() for bad in BADNESS_RE.findall(text))
+
+
+def _in_own_script(texts: Characters) -> np.ndarray:
+    """Places of three letters in UTF-8 that were read in an encoding of their own script."""
+    first, second = _own_bits()
+
+    def letters(places: np.ndarray) -> np.ndarray:
+        return np.asarray(first[points[places]] & second[points[places + 1]])
+
+    points = np.append(texts.points, np.zeros(6, dtype=np.uint32))
+    places = texts.unusual
+    places = places[letters(places) > 0]
+    return np.asarray(places[(letters(places) & letters(places + 2) & letters(places + 4)) > 0])
+
+
+@cache
+def _own_bits() -> tuple[np.ndarray, np.ndarray]:
+    """As `_bits`, for `_OWN`: first and second bytes, uint8 [0x110000] each."""
+    first, second = np.zeros((2, 0x110000), dtype=np.uint8)
+    for number, (encoding, begin) in enumerate(_OWN.items()):
+        for table, codes in ((first, begin), (second, bytes(range(0x80, 0xC0)))):
+            table[list(map(ord, codes.decode(encoding, "ignore")))] |= 1 << number
+    return first, second
 
 
 def may_be_mojibake(texts: Characters) -> np.ndarray:
@@ -234,6 +269,8 @@ def _is_unwritten(text: str, place: int, encoding: str) -> bool:
         meant = found[0].encode(encoding).decode("utf-8")
     except UnicodeError:
         return False
+    if meant == "\ufffd":
+        return True
     written = [letter for letter in meant if unicodedata.category(letter)[0] in "LM"]
     scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in written}
     if len(scripts) > 1 or (found["among_latin"] and scripts - {"LATIN"}):
@@ -249,7 +286,7 @@ def _unwritten_in(encoding: str) -> regex.Pattern[str]:
 
     A capital letter behind a small one (``vyÅ¡``); two such characters side by side (``Î½Îµ``); Greek and
     Cyrillic that touch Latin letters (``gerΓ¤t``); a symbol or a line of a table in a word (``ger√§t``); two
-    letters that no language has both (``Ĺľ``).
+    letters that no language has both (``Ĺľ``); U+FFFD (``пїЅ``).
     """
     import regex
 
@@ -257,11 +294,13 @@ def _unwritten_in(encoding: str) -> regex.Pattern[str]:
         characters = bytes(codes).decode(encoding, "ignore")
         return "[" + "".join(f"\\U{ord(character):08x}" for character in characters) + "]"
 
+    lost = "\ufffd".encode().decode(encoding, "ignore")
     second = read_as(range(0x80, 0xC0))
     one = f"(?:{read_as(range(0xC2, 0xE0))}{second}|{read_as(range(0xE0, 0xF0))}{second}{{2}})"
     return regex.compile(
         rf"(?<=\p{{Ll}})(?=\p{{Lu}}){one}|{one}{{2}}"
         rf"|(?P<among_latin>(?=[\p{{Greek}}\p{{Cyrillic}}])(?:(?<=\p{{Latin}}){one}|{one}(?=\p{{Latin}})))"
+        rf"|{regex.escape(lost)}"
         rf"|(?=\p{{S}})(?:(?<=\p{{L}}{{2}}){one}|(?<=\p{{L}}){one}(?=\p{{L}}))|{_NO_LANGUAGE}"
     )
 

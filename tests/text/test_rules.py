@@ -85,6 +85,8 @@ def test_half_repaired_mojibake_of_every_code_page() -> None:
         "windows-1257": ["Lietuvių Å¾odis yra gražus", "Det er rødt og blĆ„tt"],
         "macroman": ["Das Ger√§t ist schön", "Это слово –ø—Ä–∏–≤–µ—Ç не читается"],
         "cp437": ["Das Ger├ñt ist schön", "Это ╨┐╤Ç╨╕╨▓╨╡╤é не читается"],
+        "national": ["ط§ظ„ط¹ط±ط¨ظٹط© هنا", "Он сказал п©я─п╦п╡п╣я┌ нам", "เธ—เธ”เธชเธญเธš ครับ"],
+        "U+FFFD": ["他说锟斤拷你好", "На улицпїЅ", "Το καφοΏ½"],
     }
     for page, lines in spoilt.items():
         assert reasons(lines, None, "encoding") == ["encoding"] * len(lines), page
@@ -100,6 +102,7 @@ def test_half_repaired_mojibake_of_every_code_page() -> None:
         "a ├── b │ c └── d",
         "«MAÇÃ», “IRMÃ” e MANHÃ—disse: ROMÂ…",
         "1250 Å², EĞİTİMÎ”",
+        "دری که غژغژ می‌کند عمرش بیشتر است.",
     ]
     assert reasons(good, None, "encoding") == [""] * len(good)
 
