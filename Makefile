@@ -32,7 +32,7 @@ test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@# Beside it: compiled loops. Then the bytecode of what tests import, which both workers would compile.
-	$(BIN)/mexma doctor --warm > /dev/null & $(BIN)/pyrefly check && { $(BIN)/pytest -q --collect-only > /dev/null || true; } && wait $$!
+	$(BIN)/mexma doctor --warm > /dev/null & $(BIN)/pyrefly check --python-interpreter-path $(BIN)/python && { $(BIN)/pytest -q --collect-only > /dev/null || true; } && wait $$!
 	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 docs: $(VENV)/.stamp-plot
@@ -51,7 +51,7 @@ release-check:
 	@bash tests/release.sh
 
 clean:
-	rm -rf build/site runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build/site runs/demo .pytest_cache .ruff_cache .hypothesis
 
 # One environment for both: .stamp-* say what is in it; pyproject.toml newer than a stamp installs again.
 $(BIN)/python:

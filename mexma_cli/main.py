@@ -213,9 +213,9 @@ def _say_what_to_do(error: click.UsageError) -> None:
     """Let Click's own messages name what was meant: the likest options, and how an output is named."""
     options = [name for option in error.ctx.command.params for name in option.opts] if error.ctx else []
     if isinstance(error, click.NoSuchOption):
-        error.possibilities = nearest(error.option_name, options, 3)  # type: ignore[misc]
+        error.possibilities = nearest(error.option_name, options, 3)  # pyrefly: ignore[read-only]
     elif error.message.startswith("Got unexpected extra argument") and "--output" in options:
-        error.message += ". An output is named with -o."  # type: ignore[misc]
+        error.message += ". An output is named with -o."  # pyrefly: ignore[read-only]
 
 
 class RoadGroup(LazyGroup):
@@ -244,7 +244,7 @@ class RoadGroup(LazyGroup):
                 _name_variable(error)
             if isinstance(error, click.UsageError):
                 _say_what_to_do(error)
-            error.message = printable(error.message)  # type: ignore[misc]  # Click says that it is final
+            error.message = printable(error.message)  # pyrefly: ignore[read-only]  # Click says that it is final
             raise
         except KeyboardInterrupt:
             click.echo("\ninterrupted", err=True)
@@ -257,7 +257,7 @@ class RoadGroup(LazyGroup):
         """
         _replace_closed_streams()
         if not isinstance(sys.stdout, _Stdout):
-            sys.stdout = _Stdout(sys.stdout)  # type: ignore[assignment]
+            sys.stdout = _Stdout(sys.stdout)
         # Threads of NumPy's own would spin while they wait: what takes long is cut into parts for ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if COMPLETION in os.environ:

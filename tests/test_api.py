@@ -108,8 +108,8 @@ def notebook() -> str:
     ("before", "after", "errors"),
     [
         ("", "", []),
-        ("threshold=0.5", "treshold=0.5", ["call-arg"]),
-        ('document="file"', 'document="fil"', ["arg-type"]),
+        ("threshold=0.5", "treshold=0.5", ["unexpected-keyword"]),
+        ('document="file"', 'document="fil"', ["bad-argument-type"]),
     ],
 )
 def test_type_checkers_find_a_users_mistakes(
@@ -118,16 +118,14 @@ def test_type_checkers_find_a_users_mistakes(
     """A setting that there is not, and a value that it cannot have."""
     (tmp_path / "user.py").write_text(notebook().replace(before, after))
     command = [
+        Path(sys.executable).with_name("pyrefly"),
+        "check",
+        "--python-interpreter-path",
         sys.executable,
-        "-m",
-        "mypy",
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        str(tmp_path / "user.py"),
     ]
+    command += ["--config", "pyproject.toml", "--output-format", "json", tmp_path / "user.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    said = [line for line in done.stdout.splitlines() if "user.py" in line and ": error:" in line]
-    assert [line.rpartition("[")[2].rstrip("]") for line in said] == errors, done.stdout
+    assert [error["name"] for error in json.loads(done.stdout)["errors"]] == errors, done.stdout
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
         if count < ENOUGH:
             by[needs] = recalibrated(old, [one.features(old.features) for one in sets], correct)
         else:
-            names = features_for(needs)  # type: ignore[arg-type]
+            names = features_for(needs)
             by[needs] = fit(names, [one.features(names) for one in sets], correct)
     compared = {"bundled": start.by["text"], "trained": by["words"]}
     f1, calibration = {"margin": 0.0}, dict[str, float]()

@@ -74,7 +74,7 @@ def output_option(
     metavar: str | None, meaning: str, required: bool = False, **path: bool
 ) -> Callable[[Command], Command]:
     """-o, where the result goes; `path` is for `click.Path`."""
-    kind = click.Path(path_type=Path, **path)  # type: ignore[arg-type]
+    kind = click.Path(path_type=Path, **path)
     return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 
@@ -284,7 +284,7 @@ class _SettingOption(SectionOption):
         del self.help
 
     @functools.cached_property
-    def help(self) -> str:  # type: ignore[override]
+    def help(self) -> str:  # pyrefly: ignore[bad-override]
         """The string below the field, and what stands for no value."""
         unset = f"  [default: {self._unset}]" if self._unset else ""
         return explanation(*self._of) + unset

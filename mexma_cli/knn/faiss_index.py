@@ -202,8 +202,8 @@ class _Queries:
             return
         inner, index = faiss.downcast_index(part), faiss.extract_index_ivf(part)
         if isinstance(inner, faiss.IndexPreTransform):
-            for place in range(inner.chain.size()):  # type: ignore[attr-defined]
-                self.vectors = faiss.downcast_VectorTransform(inner.chain.at(place)).apply(self.vectors)  # type: ignore[attr-defined]
+            for place in range(inner.chain.size()):
+                self.vectors = faiss.downcast_VectorTransform(inner.chain.at(place)).apply(self.vectors)
         self.nearness, self.lists = index.quantizer.search(self.vectors, index.nprobe)
 
     def some(self, which: slice | np.ndarray) -> _Queries:
@@ -218,7 +218,7 @@ class _Queries:
             found: tuple[np.ndarray, np.ndarray] = part.search(self.vectors, count)
         else:
             index = faiss.downcast_index(faiss.extract_index_ivf(part))
-            found = index.search_preassigned(self.vectors, count, self.lists, self.nearness)  # type: ignore[attr-defined]
+            found = index.search_preassigned(self.vectors, count, self.lists, self.nearness)
         return found
 
 
@@ -399,7 +399,7 @@ def write_index(index: faiss.Index, path: Path) -> str:
                 return file.write(piece)
 
             # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
-            faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]
+            faiss.write_index(index, faiss.PyCallbackIOWriter(write))
             fsync_file(file)
     except (RuntimeError, OSError) as error:
         path.unlink(missing_ok=True)

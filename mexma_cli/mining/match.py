@@ -175,7 +175,7 @@ def _claim(
 def _claim_compiled() -> Callable[..., np.ndarray]:
     from mexma_cli.numerics.compiling import compiled
 
-    return compiled()(_claim)  # type: ignore[no-any-return]
+    return compiled()(_claim)
 
 
 def best_of_each(

@@ -48,7 +48,7 @@ inlined = functools.partial(summing, inline="always")
 called = functools.partial(summing, no_cpython_wrapper=True)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def apart(_: Any) -> Any:
     """Never inline the loop that says this, and compile it once for all loops that call it."""
 

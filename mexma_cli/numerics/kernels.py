@@ -69,7 +69,7 @@ def _mixed(bits: np.uint32) -> np.uint32:
 
 
 @summing
-def add_norm(places, given, numbers, found, room) -> None:  # type: ignore[no-untyped-def]
+def add_norm(places, given, numbers, found, room) -> None:  # pyrefly: ignore[implicit-any-parameter]
     """LayerNorm(x + dropout(y)) of some rows.
 
     Args:
@@ -93,7 +93,7 @@ def add_norm(places, given, numbers, found, room) -> None:  # type: ignore[no-un
 
 
 @inlined
-def add_dropped(x, y, t, share, seed, kept, line, row) -> None:  # type: ignore[no-untyped-def]
+def add_dropped(x, y, t, share, seed, kept, line, row) -> None:  # pyrefly: ignore[implicit-any-parameter]
     """The row x + dropout(y), and the factors of dropout; `line` is scratch."""
     read(y, line)
     if share > 0:

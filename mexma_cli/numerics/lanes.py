@@ -61,7 +61,7 @@ def multiply(
     _multiply(left, right, out, sizes, places)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _multiply(_: Any, left: Any, right: Any, out: Any, sizes: Any, places: Any) -> Any:
     def write(code: _Code) -> None:
         tiled = left.dtype == types.int32
@@ -73,7 +73,7 @@ def _multiply(_: Any, left: Any, right: Any, out: Any, sizes: Any, places: Any) 
     return types.void(left, right, out, sizes, places), _written(write)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tiles(_: Any, left: Any, wanted: Any) -> Any:
     """Whether this thread has tiles from now on, if AMX multiplies matrices of the type of `left`."""
 
@@ -91,7 +91,7 @@ def tiles(_: Any, left: Any, wanted: Any) -> Any:
     return types.void(left, wanted), _written(write)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def largest(_: Any, x: Any, i: Any, size: Any) -> Any:
     """The largest of x[i, :size], float32; the size is a multiple of 16."""
 
@@ -104,7 +104,7 @@ def largest(_: Any, x: Any, i: Any, size: Any) -> Any:
     return types.float32(x, i, size), _written(write)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def scale(_: Any, x: Any, i: Any, first: Any, size: Any, factor: Any) -> Any:
     """Multiply x[i, first : first + size], float32, in place, and up to 15 numbers behind."""
 
@@ -117,7 +117,7 @@ def scale(_: Any, x: Any, i: Any, first: Any, size: Any, factor: Any) -> Any:
     return types.void(x, i, first, size, factor), _written(write)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def exponentials(_: Any, x: Any, i: Any, size: Any, norm: Any, out: Any) -> Any:
     """out[i, :size] = exp(x[i, :size] - norm), and the sum, float32.
 
@@ -191,7 +191,7 @@ class _Code:
 
     def numbers(self, argument: int) -> list[Any]:
         """The numbers of a tuple of int64."""
-        return cgutils.unpack_tuple(self.builder, self.given[argument])  # type: ignore[no-any-return]
+        return cgutils.unpack_tuple(self.builder, self.given[argument])
 
     def at(self, argument: int, row: Any, column: Any, kind: Any = _FLOATS) -> Any:
         """Where something in a matrix is."""

@@ -86,7 +86,7 @@ def _stamp(folder: Path) -> bytes:
     return found.digest()
 
 
-class Keeper(FunctionCache):  # type: ignore[misc]
+class Keeper(FunctionCache):
     """Numba's cache of one function, in a folder; what cannot be read is compiled, what cannot be written is
     not kept.
 
@@ -125,7 +125,7 @@ class Keeper(FunctionCache):  # type: ignore[misc]
                 super().save_overload(sig, data)
 
 
-class _Kept(CompileResultCacheImpl):  # type: ignore[misc]
+class _Kept(CompileResultCacheImpl):
     """Numba's names of files, in our folder."""
 
     def __init__(self, folder: Path, function: Callable[..., Any]) -> None:

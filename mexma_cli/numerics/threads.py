@@ -64,7 +64,7 @@ def ahead(items: Iterable[Item]) -> Iterator[Item]:
         following = pool.submit(next, made, _NONE)
         while (item := following.result()) is not _NONE:
             following = pool.submit(next, made, _NONE)
-            yield item  # type: ignore[misc]
+            yield item  # pyrefly: ignore[invalid-yield]
 
 
 def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:

@@ -46,7 +46,7 @@ def all_rows(x: torch.Tensor) -> torch.Tensor:
     """
     if process_count() == 1:
         return x
-    rows: torch.Tensor = _AllRows.apply(x)  # type: ignore[no-untyped-call]
+    rows: torch.Tensor = _AllRows.apply(x)
     return rows
 
 
@@ -61,7 +61,7 @@ def global_mean(total: torch.Tensor, count: int) -> torch.Tensor:
     """
     if process_count() == 1:
         return total / max(count, 1)
-    mean: torch.Tensor = _GlobalMean.apply(total, count)  # type: ignore[no-untyped-call]
+    mean: torch.Tensor = _GlobalMean.apply(total, count)
     return mean
 
 

@@ -50,7 +50,7 @@ def softmax_slopes(
 
 
 @summing
-def _slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # type: ignore[no-untyped-def]
+def _slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # pyrefly: ignore[implicit-any-parameter]
     """For each row; `room` is scratch, float32 [n, BLOCK], and `flat` the same memory."""
     row, rest = flat[: len(bias)], flat[len(bias) :]
     for i in range(len(words)):

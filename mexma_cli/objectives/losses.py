@@ -156,7 +156,7 @@ def unmasking(
     dtype = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
-    total: torch.Tensor = _ChunkedCrossEntropy.apply(hidden, vocabulary, bias, labels, dtype)  # type: ignore[no-untyped-call]
+    total: torch.Tensor = _ChunkedCrossEntropy.apply(hidden, vocabulary, bias, labels, dtype)
     return global_mean(total, len(labels))
 
 

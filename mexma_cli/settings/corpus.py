@@ -33,14 +33,14 @@ class RunEncoder(EncoderChoice):
     """The encoder, as the [encoder options](cli.md#encoder-options)."""
 
     model: str = BUNDLED
-    trust_remote_code: ClassVar[bool] = False  # type: ignore[misc]
-    code_revision: ClassVar[None] = None  # type: ignore[misc]
+    trust_remote_code: ClassVar[bool] = False  # pyrefly: ignore[bad-override]
+    code_revision: ClassVar[None] = None  # pyrefly: ignore[bad-override]
 
 
 class RunSplitting(SplitSettings):
     """How documents become sentences, as the options of [`mexma split`](cli.md#mexma-split)."""
 
-    splitter_model: ClassVar[None] = None  # type: ignore[misc]
+    splitter_model: ClassVar[None] = None  # pyrefly: ignore[bad-override]
     rejects: bool = False
     """Keep what is dropped, with the reason."""
 
@@ -59,8 +59,8 @@ class TextFiles(Section):
 class LanguageText(EmbedSettings, TextFiles):
     """The text of one language."""
 
-    no_normalise: ClassVar[bool] = False  # type: ignore[misc]
-    store_dtype: ClassVar[StoreType] = "float16"  # type: ignore[misc]
+    no_normalise: ClassVar[bool] = False  # pyrefly: ignore[bad-override]
+    store_dtype: ClassVar[StoreType] = "float16"  # pyrefly: ignore[bad-override]
 
 
 class UnitSizes(Section):
@@ -76,7 +76,7 @@ class RunMining(MineSettings):
     """How pairs are mined, as the options of [`mexma mine`](cli.md#mexma-mine)."""
 
     retrieval: Retrieval = "max"
-    memory: ClassVar[None] = None  # type: ignore[misc]
+    memory: ClassVar[None] = None  # pyrefly: ignore[bad-override]
     within: bool = False
     """Look for pairs within documents of the same id only; needs `split`."""
 

@@ -153,7 +153,7 @@ class Registered(Section):
         if name not in known:
             names = ", ".join(known)
             raise ValueError(f"`name` is {name!r}, none of {names}, or an objective of a --plugin FILE")
-        found: Self = known[name].model_validate(raw)  # type: ignore[assignment]
+        found: Self = known[name].model_validate(raw)  # pyrefly: ignore[bad-assignment]
         return found
 
     @classmethod

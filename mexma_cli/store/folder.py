@@ -109,7 +109,7 @@ class Folder(Generic[Manifest]):
         if isinstance(kind := _kind(folder), str) and kind != cls._own_kind():
             raise MexmaError(f"{folder} is no {cls.what}", cls.made_by)
         hint = cls.again if cls.has_files(folder) else None
-        manifest: Manifest = read_manifest(folder / MANIFEST, cls.model, cls.version, hint)  # type: ignore[assignment]
+        manifest: Manifest = read_manifest(folder / MANIFEST, cls.model, cls.version, hint)  # pyrefly: ignore[bad-assignment]
         return manifest
 
     @classmethod

@@ -143,7 +143,7 @@ class FileJournal:
                 raise self._damaged(path, f"{found:,} bytes instead of {wanted:,}")
             with path.open("rb") as file:
                 for array in arrays:
-                    file.readinto(array)  # type: ignore[arg-type]
+                    file.readinto(array)  # pyrefly: ignore[bad-argument-type]
         if self._digest(forward, backward, rows, top) != self._kept.keys:
             names = f"{_FINISHED} or {path.name}"
             raise self._damaged(self.folder, f"the checksum of {names} is not right")
@@ -168,11 +168,11 @@ class FileJournal:
             with (self.folder / _FINISHED).open("ab") as file:
                 # After the last entry there may be one that was cut short.
                 file.truncate(self._finished * forward.shape[1] * 8)
-                file.write(forward[self._finished : top])  # type: ignore[arg-type]
+                file.write(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
                 fsync_file(file)
             with (self.folder / new).open("wb") as file:
-                file.write(forward[top : top + rows])  # type: ignore[arg-type]
-                file.write(backward)  # type: ignore[arg-type]
+                file.write(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
+                file.write(backward)  # pyrefly: ignore[bad-argument-type]
                 fsync_file(file)
             keys = self._digest(forward, backward, rows, top)
             entry = Entry(
@@ -182,11 +182,11 @@ class FileJournal:
 
     def _digest(self, forward: np.ndarray, backward: np.ndarray, rows: int, top: int) -> str:
         """The checksum of lists of which the first `top` rows of x are finished; these are read once."""
-        self._finished_digest.update(forward[self._finished : top])  # type: ignore[arg-type]
+        self._finished_digest.update(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
         self._finished = top
         digest = self._finished_digest.copy()
-        digest.update(forward[top : top + rows])  # type: ignore[arg-type]
-        digest.update(backward)  # type: ignore[arg-type]
+        digest.update(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
+        digest.update(backward)  # pyrefly: ignore[bad-argument-type]
         return digest.hexdigest()
 
     def _damaged(self, path: Path, why: str) -> MexmaError:

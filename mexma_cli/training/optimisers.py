@@ -44,7 +44,7 @@ class RowAdam(torch.optim.Optimizer):
         self.beta, self.eps = beta, eps
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # pyrefly: ignore[bad-override]
         """One step for all tables that have a gradient, sparse or dense."""
         for group in self.param_groups:
             for table in group["params"]:

@@ -92,7 +92,7 @@ def _product(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     """The outputs of linear layers side by side, in the type of x."""
     weight = torch.cat([layer.weight for layer in layers]).to(x.dtype)
     bias = torch.cat([layer.bias for layer in layers]).to(x.dtype)
-    product: torch.Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    product: torch.Tensor = _Product.apply(x, weight, bias)
     return product
 
 
@@ -106,7 +106,7 @@ class _Product(torch.autograd.Function):
         return nn.functional.linear(x, weight, bias)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
@@ -179,7 +179,7 @@ def add_norm(
     """
     seed = int(torch.randint(1 << 32, ())) if share else 0
     numbers = np.float32(norm.eps), np.float32(share), np.uint32(seed)
-    found = _AddNorm.apply(x, y, norm.weight, norm.bias, numbers)  # type: ignore[no-untyped-call]
+    found = _AddNorm.apply(x, y, norm.weight, norm.bias, numbers)
     return found[0], found[-1]
 
 
@@ -204,7 +204,7 @@ class _AddNorm(torch.autograd.Function):
         return (out, low) if len(low) else (out,)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: torch.Tensor, *low_slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         saved = ctx.saved_tensors  # read once, as checkpointing wants it
         x, y = saved[:2]
@@ -228,7 +228,7 @@ class _AddNorm(torch.autograd.Function):
 
 
 @summing
-def _backward(places, given, numbers, found, sums, room) -> None:  # type: ignore[no-untyped-def]
+def _backward(places, given, numbers, found, sums, room) -> None:  # pyrefly: ignore[implicit-any-parameter]
     slopes, low_slopes, x, y, weight, statistics = given
     of_x, of_y = found
     _, share, seed = numbers
@@ -279,7 +279,7 @@ class Dropout(nn.Dropout):
         if not (self.training and 0 < self.p < 1 and fits):
             return super().forward(input)
         seed = int(torch.randint(1 << 32, ()))
-        kept: torch.Tensor = _Dropped.apply(input, self.p, seed)  # type: ignore[no-untyped-call]
+        kept: torch.Tensor = _Dropped.apply(input, self.p, seed)
         return kept
 
 
@@ -290,7 +290,7 @@ class _Dropped(torch.autograd.Function):
         return _drop(x, *ctx.numbers)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # pyrefly: ignore[bad-override]
         return _drop(slope, *ctx.numbers), None, None
 

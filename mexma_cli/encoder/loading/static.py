@@ -57,7 +57,7 @@ class StaticTokenizer(LazyTokenizer):
         return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     @property
-    def special(self) -> tuple[int, int]:  # type: ignore[override]
+    def special(self) -> tuple[int, int]:
         """None before and none behind a sentence."""
         return 0, 0
 

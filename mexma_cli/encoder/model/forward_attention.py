@@ -67,7 +67,7 @@ def _room(states: np.ndarray, heads: int, width: int, longest: int) -> tuple[np.
 
 
 @summing
-def _forward(states, words, spans, room, out) -> None:  # type: ignore[no-untyped-def]
+def _forward(states, words, spans, room, out) -> None:  # pyrefly: ignore[implicit-any-parameter]
     """`attend`.
 
     Args:

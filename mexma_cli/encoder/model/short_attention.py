@@ -36,7 +36,7 @@ def scratch_for(spans: np.ndarray, heads: int, dim: int) -> Scratch:
 
 
 @summing
-def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: ignore[no-untyped-def]
+def attention(states, slope, spans, numbers, scratch, found) -> None:  # pyrefly: ignore[implicit-any-parameter]
     """Attention, or its gradients, in one loop, since two would take longer to compile.
 
     Args:
@@ -136,7 +136,7 @@ def attend(states: torch.Tensor, lengths: Sequence[int], scale: float | None, dr
     ends = np.cumsum(lengths)
     spans = np.stack([ends - lengths, ends], axis=1)
     numbers = (np.float32(scale), np.float32(dropout), np.uint32(seed))
-    attended: torch.Tensor = _Attention.apply(states.contiguous(), spans, numbers)  # type: ignore[no-untyped-call]
+    attended: torch.Tensor = _Attention.apply(states.contiguous(), spans, numbers)
     return attended
 
 
@@ -150,7 +150,7 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         (states,) = ctx.saved_tensors
         found = torch.empty_like(states)

@@ -133,8 +133,8 @@ def _factors(folder: RunFolder, kinds: Iterable[Kind], dim: int, warm: bool = Fa
         records = [record for unit in kind.units() if (record := folder.record(unit.name)) is not None]
         if done := [record.processor_seconds for record in records if record.processor_seconds]:
             share = len(done) / kind.count
-            took[kind.work] += sum(done)  # type: ignore[assignment]
-            said[kind.work] += COSTS[kind.work].of(len(done), share * kind.rows, share * kind.cells * dim)  # type: ignore[assignment]
+            took[kind.work] += sum(done)  # pyrefly: ignore[unsupported-operation]
+            said[kind.work] += COSTS[kind.work].of(len(done), share * kind.rows, share * kind.cells * dim)  # pyrefly: ignore[unsupported-operation]
     return {work: took[work] / (said[work] + (0 if warm else COSTS[work].start)) for work in took}
 
 

@@ -63,14 +63,14 @@ class _Page:
         self._folder, self._progress = folder, progress
         self._seconds = Counter[str]()  # of this run, by language and pair
         for name, spent in progress.done.items():
-            self._seconds[name.partition("/")[0]] += spent  # type: ignore[assignment]
+            self._seconds[name.partition("/")[0]] += spent  # pyrefly: ignore[unsupported-operation]
         self._processor = Counter[str]()  # seconds of the processor of this run and earlier ones, by stage
         self.files: list[str] = []
         """The sentence pairs, by their paths in the run's folder."""
         for unit in progress.units.values():
             record = folder.record(unit.name) if progress.is_done(unit.name) else None
             if record is not None:
-                self._processor[unit.stage] += record.processor_seconds  # type: ignore[assignment]
+                self._processor[unit.stage] += record.processor_seconds  # pyrefly: ignore[unsupported-operation]
                 self.files += record.files if unit.is_result else ()
 
     def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
