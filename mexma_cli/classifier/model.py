@@ -127,19 +127,27 @@ def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tupl
 
 
 def probabilities_of(
-    classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side], given: Candidates
+    classifier: Classifier,
+    neighbours: Neighbours | Sides,
+    sides: tuple[Side, Side],
+    given: Candidates,
+    taken: bool = True,
 ) -> np.ndarray:
     """The probability that each given pair is a translation, float32 [n], memory-mapped.
 
     The neighbours of all rows say first what is usual in the two texts, then the given pairs are judged, as
     `probable` judges candidates, and so are some of the other candidates.
 
+    Args:
+        taken: The pairs were taken of all candidates. Those of a bitext were not: where lines are misplaced,
+            other candidates are the translations, and say nothing of wrong pairs.
+
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
     every, found = Pairs(match(neighbours, "ratio", "all"), sides), Spool(np.float32)
     some = every.take(np.linspace(0, len(every) - 1, min(len(every), _AT_ONCE)).astype(np.int64))
-    some = some.take(~_among(some.candidates, given, sides[1].lists.count))
+    some = some.take(taken & ~_among(some.candidates, given, sides[1].lists.count))
     others = 0.0
     for judged in classifier.scored(every, Pairs(given, sides), some):
         if found.rows < len(given):

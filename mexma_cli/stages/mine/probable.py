@@ -128,14 +128,16 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
     return probable(classifier, sides, known).cut("max", settings.least)
 
 
-def judged(stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings) -> np.ndarray:
+def judged(
+    stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings, taken: bool = True
+) -> np.ndarray:
     """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`.
 
     Raises:
         MexmaError: As `probable_pairs`.
     """
     classifier, known = _classifier_for(stores, sides, settings)
-    return probabilities_of(classifier, sides, known, pairs)
+    return probabilities_of(classifier, sides, known, pairs, taken)
 
 
 def _classifier_for(

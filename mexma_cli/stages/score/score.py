@@ -147,7 +147,7 @@ def score(
         if probability:
             rows = np.flatnonzero(wanted)
             given = Candidates(cosines[rows], rows, rows, cosines[rows])
-            probabilities[rows] = judged((source, target), sides_of(near), given, settings)
+            probabilities[rows] = judged((source, target), sides_of(near), given, settings, taken=False)
             rivals = Rivals.among(near, cosines)
     elif background is not None and wanted.any():
         source_mean, target_mean, fewest = _in_background(
