@@ -20,7 +20,7 @@ _WORD = re.compile(rf"{SIGN}|[^{SPACED}]+")
 _MOST = 60  # words of a sentence that are looked at
 _SAMPLE, _QUANTILE = 600, 0.93  # words of the other text, of which a sentence has about fifteen
 _ALIKE = 0.1  # above what chance gives, in cosine
-_ROWS = 1 << 13
+_ROWS, _LINES = 1 << 13, 1 << 11
 VOCABULARY = 1 << 22
 
 
@@ -62,7 +62,7 @@ def _indexed(texts: Iterable[str]) -> tuple[Ragged, dict[str, int], np.ndarray]:
     """The words of each sentence, the place of each word, and how many sentences have it, float32 [V]."""
     ids: dict[str, int] = {}
     often, spool, rest = np.zeros(0, np.int64), RaggedSpool(np.int32), iter(texts)
-    while block := list(islice(rest, _ROWS)):
+    while block := list(islice(rest, _LINES)):
         words, counts = flat(_WORD.findall(text.lower())[:_MOST] for text in block)
         new = [word for word in dict.fromkeys(words) if word not in ids][: VOCABULARY - len(ids)]
         ids.update(zip(new, range(len(ids), len(ids) + len(new)), strict=True))

@@ -145,10 +145,18 @@ def _in_parts(numbers: Sequence[_Number], dates: int) -> Counter[str]:
     return found
 
 
+def _matches(sentence: str) -> Iterator[re.Match[str]]:
+    """As `_NUMBER.finditer`, which would try each character: a number begins at the first digit."""
+    place = 0
+    while digit := _RUN.search(sentence, place):
+        found = _NUMBER.match(sentence, digit.start())
+        assert found is not None
+        place = found.end()
+        yield found
+
+
 def _numbers(sentence: str) -> Iterator[_Number]:
-    if not _RUN.search(sentence):
-        return
-    for found in _NUMBER.finditer(sentence):
+    for found in _matches(sentence):
         text = found[0].translate(_FRACTIONS)
         parts = tuple(map(_digits, _RUN.findall(text)))
         if found["ymd"] or found["dmy"]:
