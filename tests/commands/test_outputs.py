@@ -16,7 +16,7 @@ COMMANDS = {
     "split": "split spa.txt --lang spa --workers 1 -o o.txt --rejects r.tsv",
     "filter": "filter pairs.tsv -o o.tsv --rejects r.tsv --report r.json",
     "tune": "tune pairs.tsv --gold gold.tsv -o o.tsv --plot p.svg",
-    "mine": "mine spa.txt eng.txt --model {} --margin absolute -o o.tsv --report r.json",
+    "mine": "mine spa.emb eng.emb --margin absolute -o o.tsv --report r.json",
     "align": "align spa.txt eng.txt --model {} -o o.tsv --unaligned rest --plot p.svg --report r.json",
 }
 FILES = {"split": 4, "filter": 3, "tune": 2, "mine": 2, "align": 8}
@@ -43,13 +43,16 @@ def test_outputs_change_together(
 ) -> None:
     if "--plot" in COMMANDS[command]:
         pytest.importorskip("matplotlib")
-    words, before = COMMANDS[command].format(tiny_encoder).split(), everything(folder)
+    words = COMMANDS[command].format(tiny_encoder).split()
+    _embed(words, tiny_encoder)
+    before = everything(folder)
     ok(run(*words))
     made = {name: content for name, content in everything(folder).items() if name not in before}
     assert len(made) == FILES[command]
     write(folder / "spa.txt", "Otra frase que es nueva.", *(folder / "spa.txt").read_text().splitlines())
     write(folder / "eng.txt", "Another sentence, a new one.", *(folder / "eng.txt").read_text().splitlines())
     write(folder / "pairs.tsv", *(folder / "pairs.tsv").read_text().splitlines()[1:])
+    _embed(words, tiny_encoder)
     read = set(everything(folder)) - set(made)
     sync, left = os.fsync, [0]
 
@@ -69,6 +72,13 @@ def test_outputs_change_together(
         assert now == made, syncs
     assert done.exit_code == 0, done.output
     assert syncs > FILES[command] and set(now) == set(made) and now != made
+
+
+def _embed(words: list[str], encoder: Path) -> None:
+    """Make the stores that a command reads."""
+    for side in ("spa", "eng"):
+        if f"{side}.emb" in words:
+            ok(run("embed", f"{side}.txt", "--model", encoder, "--overwrite", "-o", f"{side}.emb"))
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -26,7 +26,10 @@ PAIRS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Two commands with the same outputs, of different content."""
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == "mine" else ()) for name in PAIRS],  # as align
+)
 def test_two_at_once(
     campaign: Campaign,
     name: str,
