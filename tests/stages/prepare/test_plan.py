@@ -20,6 +20,7 @@ PAPERS = [
         (
             "mini",
             "one-language",
+            "distillation",
             "hard-negatives",
             "transformer",
             "baselines/",

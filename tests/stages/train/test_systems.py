@@ -85,7 +85,8 @@ def small(pairs: Path, starts: dict[str, Path], tmp_path: Path) -> Small:
         languages = ["spa_Latn", "fra_Latn"]
         corpus = {"name": "pairs", "format": "tsv", "path": "{lang}.tsv", "languages": languages}
         words, negatives = getattr(recipe.encoder.tokenizer, "words", 0), recipe.data.negatives
-        store = pairs / "-".join(map(str, ("data", start.name if start else "new", words, negatives)))
+        of = ("data", start.name if start else "new", words, negatives, recipe.teacher or "none")
+        store = pairs / "-".join(map(str, of))
         data = {"root": str(pairs), "store": str(store), "max_tokens": 32, "corpora": [corpus]}
         data["negatives"] = negatives
         raw |= {"run": str(tmp_path / run), "data": data, "dev": None}
