@@ -27,7 +27,7 @@ def options(tiny_encoder: Path, tmp_path: Path) -> list[str]:
 def test_group() -> None:
     shown = run("eval", "--help")
     assert shown.exit_code == 0 and "xsimpp" in shown.stdout and "tatoeba" in shown.stdout
-    fails(run("eval", "xsimm", "x"), 2, "Did you mean 'xsim'?")
+    fails(run("eval", "xsimm", "x"), 2, "Did you mean xsim?")
 
 
 def test_xsim(folder: Path, options: list[str], tmp_path: Path) -> None:

@@ -318,9 +318,9 @@ def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder.model.to("meta")
     rows: list[torch.Tensor] = []
 
-    def embed(self: TransformerEncoder, ids: list[np.ndarray], extra: torch.Tensor | None) -> np.ndarray:
+    def embed(self: TransformerEncoder, ids: list[np.ndarray], extra: torch.Tensor | None) -> torch.Tensor:
         rows.append(extra)
-        return np.zeros((len(ids), encoder.dim), np.float32)
+        return torch.zeros(len(ids), encoder.dim)
 
     monkeypatch.setattr("mexma_cli.encoder.model.packed.GPU_TOKENS_PER_BATCH", 16)
     monkeypatch.setattr(TransformerEncoder, "batch", embed)

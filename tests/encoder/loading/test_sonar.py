@@ -24,7 +24,7 @@ from tests.encoder.conftest import fairseq_weights, padded_encoder, torch_states
 sentencepiece = pytest.importorskip("sentencepiece")
 WIDTH = 128
 """Two heads of 64."""
-TEXTS = ["Le chat dort.", "", "Oui", "漢字 <s> только", "The cat sleeps on the mat, and so do I."]
+TEXTS = ["Le chat dort.", "", "Oui", "漢字 ☃ <s> только", "The cat sleeps on the mat, and so do I."]
 FAIRSEQ2 = [
     ("self_attn.out_proj", "self_attn.output_proj"),
     ("fc1", "ffn.inner_proj"),
