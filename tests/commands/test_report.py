@@ -103,7 +103,10 @@ def test_noise_does_not_fill_a_panel() -> None:
     assert axes[1].get_yscale() == "linear"
 
 
-@pytest.mark.parametrize(("ending", "beginning"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("ending", "beginning"),
+    [("svg", b"<?xml"), ("png", b"\x89PNG"), pytest.param("pdf", b"%PDF", marks=pytest.mark.slow)],
+)
 def test_picture_of_one_short_run(ending: str, beginning: bytes, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": 1.5}\n')

@@ -70,6 +70,7 @@ class Step(torch.nn.Module):
         return pool(run_packed(self.model, packed, "varlen").float(), packed, "mean")
 
 
+@pytest.mark.slow
 def test_the_packed_step_can_be_exported(tiny_encoder: Path) -> None:
     step = Step(SentenceEncoder.load(str(tiny_encoder), "cpu")).to(torch.bfloat16).to(STAND_IN).eval()
     there = batch().to(STAND_IN)

@@ -84,7 +84,7 @@ def released(
 @pytest.mark.parametrize(
     ("family", "direction", "ratio"),
     [
-        pytest.param(family, *case, marks=pytest.mark.slow if n % 3 else ())  # a sample
+        pytest.param(family, *case, marks=pytest.mark.slow if n % 9 else ())  # a sample
         for n, (family, case) in enumerate(product(FAMILIES, CASES))
     ],
 )

@@ -63,8 +63,14 @@ def mpnet(folder: Path, texts: list[str]) -> None:
 MADE = {"distilbert": distilbert, "modernbert": modernbert, "mpnet": mpnet, "bert": bert}
 
 
-@pytest.mark.parametrize("pooling", list(POOLING_KEYS))
-@pytest.mark.parametrize("family", list(MADE))
+@pytest.mark.parametrize(
+    ("family", "pooling"),
+    [
+        pytest.param(family, pooling, marks=() if family == "bert" or pooling == "mean" else pytest.mark.slow)
+        for family in MADE
+        for pooling in POOLING_KEYS
+    ],
+)
 def test_vectors_are_those_of_sentence_transformers(
     family: str, pooling: Pooling, texts: list[str], tmp_path: Path
 ) -> None:
