@@ -145,24 +145,23 @@ def command(
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
         mined, changed = mine_files(job, encoder, command_line(), *bars)
-    _tell(mined, settings, time.monotonic() - started)
+    _tell(mined, settings, time.monotonic() - started, bool(named) or thresholds is not None)
     if changed:
         log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
 
 
-def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
+def _tell(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:
     if found.estimated is not None:
         tell_estimated(settings.precision, found.estimated.cut)
     count = len(found.candidates)
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
-    if found.score == "probability" and count and settings.threshold is None and found.estimated is None:
+    if found.score == "probability" and count and not chosen:
         right = round(float(found.candidates.scores.sum(dtype="float64")))
         log.info("about %s are translations; --threshold 0.5 or --precision 0.95 keeps these", f"{right:,}")
     if found.dropped:
-        default = settings.threshold is None and found.estimated is None
         names = {
-            "threshold": "below threshold 0, the default with max" if default else "below the threshold",
+            "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",
             "max-score": "above --max-score",
             "top": f"beyond the top {settings.top or 0:,}",
         }

@@ -79,7 +79,7 @@ def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
     (one,) = json.loads((tmp_path / "kept.json").read_text())  # the second takes the first one's place
     assert (one["threshold"], one["score"], one["k"]) == (found["threshold"], "margin", 3)
     mined = ok(run("mine", *stores, *options[:4], "--thresholds", tmp_path / "kept.json"))
-    assert len(mined.stdout.splitlines()) == found["pairs"]
+    assert len(mined.stdout.splitlines()) == found["pairs"] and " below the threshold\n" in mined.stderr
     at_once = ok(run("mine", *stores, *options))
     assert at_once.stdout == mined.stdout and got in at_once.stderr
     top = ok(run("mine", *stores, *options, "--top", "3"))
