@@ -49,7 +49,7 @@ COMMANDS = {
 def write_inputs(data: Path, lines: int, folder: Path) -> None:
     verses = zip(*(read_lines(data / "bible" / f"{code}.txt.gz") for code in CODES), strict=True)
     pairs = [pair for pair in verses if all(map(str.strip, pair))]
-    numbered = ((f"{line} {time}" if time else line for line in pair) for time in count() for pair in pairs)
+    numbered = ([f"{line} {time}" if time else line for line in pair] for time in count() for pair in pairs)
     columns = zip(*islice(numbered, lines), strict=True)
     for name, column in zip(TEXTS, columns, strict=True):
         (folder / name).write_text("".join(f"{line}\n" for line in column), encoding="utf-8")
