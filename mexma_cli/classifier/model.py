@@ -146,15 +146,17 @@ def probabilities_of(
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
     every, found = Pairs(match(neighbours, "ratio", "all"), sides), Spool(np.float32)
-    some = every.take(np.linspace(0, len(every) - 1, min(len(every), _AT_ONCE)).astype(np.int64))
-    some = some.take(taken & ~_among(some.candidates, given, sides[1].lists.count))
-    others = 0.0
-    for judged in classifier.scored(every, Pairs(given, sides), some):
+    wanted, others, share = [Pairs(given, sides)], 0.0, 1.0
+    if taken and len(every):
+        count = min(len(every), _AT_ONCE)
+        some, share = every.take(np.linspace(0, len(every) - 1, count).astype(np.int64)), count / len(every)
+        wanted.append(some.take(~_among(some.candidates, given, sides[1].lists.count)))
+    for judged in classifier.scored(every, *wanted):
         if found.rows < len(given):
             found.write(judged.scores)
         else:
             others += float(judged.scores.sum(dtype=np.float64))
-    return _fitted(found.array(), others * len(every) / max(min(len(every), _AT_ONCE), 1), sides)
+    return _fitted(found.array(), others / share, sides)
 
 
 def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:

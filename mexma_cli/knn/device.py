@@ -26,7 +26,7 @@ from mexma_cli.numerics.threads import ahead
 log = logging.getLogger(__name__)
 
 _GROUP = 64  # estimates of a row of which the largest is looked at first
-_GROUPS = 1 << 18  # such groups whose estimates are looked at together
+_TOGETHER = 1 << 18  # such groups whose estimates are read at once
 _NUMBERS = 1 << 26  # of pairs whose cosines are computed together
 _AMPLE = 40 << 30  # bytes with which there is room for larger tiles
 _LAYERS = 64  # estimates in each group of which maxima are taken for a first limit
@@ -124,7 +124,7 @@ class OnDevice(BFloat16):
             for_rows = rows.need[:, None] - above.amax(0)
             for_columns = need.amin(0) - rows.above[:, None]
             places = (in_groups.amax(1) >= torch.minimum(for_rows, for_columns)).nonzero()
-            for some in places.split(_GROUPS):
+            for some in places.split(_TOGETHER):
                 row, group = some.unbind(1)
                 estimates = in_groups[row, :, group].float()
                 for_row, for_column = (

@@ -112,7 +112,7 @@ def test_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPatch, k
 
 
 def test_every_pair_that_reaches_a_bound_comes_back_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_GROUPS", 50)
+    monkeypatch.setattr(device, "_TOGETHER", 50)
     rng = np.random.default_rng(0)
     tile = torch.from_numpy(rng.standard_normal((70, 900))).half()
     limits = [

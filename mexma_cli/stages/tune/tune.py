@@ -98,12 +98,14 @@ def tune(
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
-        hint = "give the sentences exactly as they were mined, or ids with --source and --target"
+        hint = None
         if any((target, source) in wanted for source, target in best_of):
             hint = "they are there with the sides swapped: each line of the gold list is source TAB target"
+        elif source_ids is None:
+            hint = "give the sentences exactly as they were mined, or ids with --source and --target"
         raise MexmaError(
             f"{label_of(gold)}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {name}",
-            None if source_ids is not None and "swapped" not in hint else hint,
+            hint,
         )
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
