@@ -392,11 +392,8 @@ def fed(
         nonlocal size
         assert process.stdin is not None
         with process.stdin as pipe:
-            for line in lines:
-                pipe.write(f"{line}\n".encode())
-                size += len(line.encode()) + 1
-                if size >= limit:
-                    break
+            while size < limit and (some := list(islice(lines, 1000))):
+                size += pipe.write("\n".join([*some, ""]).encode())
 
     feeder = Thread(target=feed)
     feeder.start()
@@ -429,26 +426,24 @@ def _memory(pid: int) -> float:
     return size / 1024
 
 
-def _changed(line: str, words: list[str], chance: random.Random) -> str:
-    found = line.split()
-    found[chance.randrange(len(found))] = chance.choice(words)
-    return " ".join(found)
-
-
-def _pairs(data: Path, code: str) -> Iterator[str]:
-    chance, sides, vocabularies = random.Random(3), [], []
+def _pairs(data: Path, code: str) -> Iterator[tuple[str, ...]]:
+    """Sentences and their translations, with one word changed on each side."""
+    chance, sides, vocabularies = random.Random(3).random, [], []
     for side in (code, "eng_Latn"):
         lines = lines_of(data / "ntrex128" / f"{side}.txt.gz")
         sides.append(lines + lines_of(data / "bible" / f"{side}.txt.gz"))
         vocabularies.append(sorted({word for line in sides[-1] for word in line.split() if word.isalpha()}))
-    good = [pair for pair in zip(*sides, strict=True) if all(map(str.strip, pair))]
+    good = [tuple(map(str.split, pair)) for pair in zip(*sides, strict=True) if all(map(str.strip, pair))]
     while True:
-        both = zip(chance.choice(good), vocabularies, strict=True)
-        yield "\t".join(_changed(line, words, chance) for line, words in both)
+        changed = []
+        for words, others in zip(good[int(chance() * len(good))], vocabularies, strict=True):
+            at = int(chance() * len(words))
+            changed.append(" ".join([*words[:at], others[int(chance() * len(others))], *words[at + 1 :]]))
+        yield tuple(changed)
 
 
 def _sentences(data: Path, code: str) -> Iterator[str]:
-    return (pair.partition("\t")[0] for pair in _pairs(data, code))
+    return (pair[0] for pair in _pairs(data, code))
 
 
 def _documents(data: Path, code: str) -> Iterator[str]:
@@ -458,7 +453,11 @@ def _documents(data: Path, code: str) -> Iterator[str]:
         yield " ".join(islice(sentences, 8))
 
 
-SPEED = {"split": _documents, "langid": _sentences, "filter": _pairs}
+def _tables(data: Path, code: str) -> Iterator[str]:
+    return map("\t".join, _pairs(data, code))
+
+
+SPEED = {"split": _documents, "langid": _sentences, "filter": _tables}
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from mexma_cli.text.characters import (
     SYMBOL,
     Characters,
 )
-from mexma_cli.text.duplicates import copy_reason, fold
+from mexma_cli.text.duplicates import copy_reasons, fold
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.numbers import shared_numbers
 from mexma_cli.text.repair import MARKUP, has_mojibake
@@ -286,8 +286,8 @@ class PairRules:
                 values = np.array(known)[rows] if len(known) else np.full(len(rows), np.nan)
                 broken = _SCORES[name](values, limit)
             else:
-                breaks = _PAIRS[name]
-                broken = [breaks(sources[row], targets[row], limit) for row in rows.tolist()]
+                sides = ([side[row] for row in rows.tolist()] for side in (sources, targets))
+                broken = _PAIRS[name](*sides, limit)
             codes[rows[np.flatnonzero(broken)]] = CODES[name]
         return codes
 
@@ -302,9 +302,11 @@ class PairRules:
         return broken
 
 
-_PAIRS: dict[str, Callable[[str, str, float], bool]] = {
-    "copy": lambda source, target, limit: copy_reason(source, target) is not None,
-    "numbers": lambda source, target, limit: shared_numbers(source, target) < limit,
+_PAIRS: dict[str, Callable[[list[str], list[str], float], list[bool]]] = {
+    "copy": lambda sources, targets, limit: [reason is not None for reason in copy_reasons(sources, targets)],
+    "numbers": lambda sources, targets, limit: [
+        shared < limit for shared in map(shared_numbers, sources, targets)
+    ],
 }
 _SCORES: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "low-score": lambda scores, limit: ~(scores >= limit),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.text.duplicates import Seen, copy_reason, fold, folded, pair_hash
+from mexma_cli.text.duplicates import Seen, copy_reason, copy_reasons, fold, folded, pair_hash
 
 texts = st.lists(st.text("ab ", max_size=3), max_size=60)
 
@@ -101,6 +101,13 @@ def test_reasons(source: str, target: str, reason: str | None) -> None:
     assert copy_reason(source, target) == copy_reason(target, source) == reason
 
 
+@given(st.lists(st.tuples(*[st.text("abAß ﬁé9.\n한\u0301", max_size=40)] * 2), max_size=300))
+def test_many_pairs_have_the_reasons_of_each(pairs: list[tuple[str, str]]) -> None:
+    pairs += [(source, source + "b") for source, _ in pairs]  # most of them are near-copies
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    assert copy_reasons(sources, targets) == list(map(copy_reason, sources, targets))
+
+
 @pytest.mark.parametrize(("pair", "share"), [("fra_Latn eng_Latn", 0.002), ("spa_Latn por_Latn", 0.002)])
 def test_translations_are_no_copies(shared: Path, pair: str, share: float) -> None:
     """Translated news: headlines made of names may go, nothing else."""
@@ -108,6 +115,7 @@ def test_translations_are_no_copies(shared: Path, pair: str, share: float) -> No
     sides = [
         gzip.decompress((folder / f"{n}.txt.gz").read_bytes()).decode().splitlines() for n in pair.split()
     ]
-    reasons = [copy_reason(*both) for both in zip(*sides, strict=True)]
+    reasons = copy_reasons(*sides)
+    assert reasons == list(map(copy_reason, *sides))
     assert len(reasons) > 1000 and sum(r is not None for r in reasons) <= share * len(reasons)
     assert all(copy_reason(line, line) == "identical" for line in sides[0][:50])

@@ -30,7 +30,7 @@ from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.spool import Spool, parts
-from mexma_cli.text.duplicates import copy_reason
+from mexma_cli.text.duplicates import copy_reasons
 
 log = logging.getLogger(__name__)
 
@@ -318,7 +318,7 @@ def _without_copies(
     pairs, places = PairSpool(), Spool(np.int64)
     for part in parts(len(found), _PAIRS):
         sides = beside.of(part)
-        reasons = list(map(copy_reason, sides[0].sentences, sides[1].sentences))
+        reasons = copy_reasons(sides[0].sentences, sides[1].sentences)
         for reason in reasons:
             if reason is not None:
                 dropped[reason] += 1
