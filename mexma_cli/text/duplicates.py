@@ -130,9 +130,9 @@ def copy_reasons(sources: Sequence[str], targets: Sequence[str]) -> list[Reason 
     found: list[Reason | None] = [None] * len(sources)
     for start in range(0, len(sources), _AT_ONCE):
         sides = [side[start : start + _AT_ONCE] for side in (sources, targets)]
-        counts = list(map(_hashed_trigrams, sides))
-        common = np.minimum(*counts).sum(axis=1)
-        for row in np.flatnonzero(2 * common >= COPY_OVERLAP * sum(counts).sum(axis=1)).tolist():
+        one, other = map(_hashed_trigrams, sides)
+        common, both = np.minimum(one, other).sum(axis=1), (one + other).sum(axis=1)
+        for row in np.flatnonzero(2 * common >= COPY_OVERLAP * both).tolist():
             found[start + row] = copy_reason(sides[0][row], sides[1][row])
     return found
 

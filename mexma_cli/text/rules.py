@@ -286,8 +286,8 @@ class PairRules:
                 values = np.array(known)[rows] if len(known) else np.full(len(rows), np.nan)
                 broken = _SCORES[name](values, limit)
             else:
-                sides = ([side[row] for row in rows.tolist()] for side in (sources, targets))
-                broken = _PAIRS[name](*sides, limit)
+                pairs = ([side[row] for row in rows.tolist()] for side in (sources, targets))
+                broken = _PAIRS[name](*pairs, limit=limit)
             codes[rows[np.flatnonzero(broken)]] = CODES[name]
         return codes
 
@@ -302,7 +302,7 @@ class PairRules:
         return broken
 
 
-_PAIRS: dict[str, Callable[[list[str], list[str], float], list[bool]]] = {
+_PAIRS: dict[str, Callable[..., list[bool]]] = {
     "copy": lambda sources, targets, limit: [reason is not None for reason in copy_reasons(sources, targets)],
     "numbers": lambda sources, targets, limit: [
         shared < limit for shared in map(shared_numbers, sources, targets)
