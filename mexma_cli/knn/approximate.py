@@ -21,15 +21,14 @@ import numpy as np
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, fewest_hits, find_effort
-from mexma_cli.knn.exact import knn
 from mexma_cli.knn.faiss_index import SEED, SideIndex, choose, training_rows, with_threads
 from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, score
-from mexma_cli.knn.journal import Journal, Place
-from mexma_cli.knn.keys import EMPTY
-from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, unpack
+from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, no_neighbours
 from mexma_cli.knn.sides import Side, VectorSource
+from mexma_cli.knn.tiles import search
 from mexma_cli.numerics.devices import pick_device
-from mexma_cli.settings.stages import SearchSettings
+from mexma_cli.settings.stages import EXACT, SearchSettings
+from mexma_cli.store.journal import FileJournal
 from mexma_cli.text.amounts import size
 
 _OVERHEAD = 64 << 20  # bytes for samples and for faiss itself
@@ -37,47 +36,29 @@ _LEAST = 32 << 20
 
 
 @dataclass(frozen=True)
-class DirectionReport:
-    """How the neighbours of the rows of one side were found."""
-
-    index: str
-    """The factory string of the index over the other side."""
-    effort: str
-    """The index's search parameter, such as "nprobe=64", or "" if it has none."""
-    hits: int
-    """Answers of the index whose exact cosines were computed, for each row."""
-    parts: int
-    """Files that the index was in; 0: it was in memory."""
-    recall: float
-    """The fraction of the true k neighbours that were found, over the sample."""
-    recall_first: float
-    """The fraction of the nearest neighbours that were found."""
-    sample: int
-    """Rows drawn at random."""
-
-
-@dataclass(frozen=True)
 class ApproximateNeighbours:
-    """The neighbours that were found, and how; `forward` is the search for neighbours of the rows of x."""
+    """The neighbours that were found, and how.
+
+    Attributes:
+        effort: And what it finds, for rows of x and for rows of y.
+        indexes: The factory strings of the index over y and of the one over x.
+        files: How many files each of them was in; 0: it was in memory.
+    """
 
     neighbours: Neighbours
-    forward: DirectionReport
-    backward: DirectionReport
+    effort: Effort
+    indexes: tuple[str, str] = (EXACT, EXACT)
+    files: tuple[int, int] = (0, 0)
 
     @property
     def recall(self) -> float:
         """The fraction of the true neighbours found, over the samples of both directions."""
-        return (self.forward.recall + self.backward.recall) / 2
-
-    @property
-    def recall_first(self) -> float:
-        """The fraction of the nearest neighbours that were found."""
-        return (self.forward.recall_first + self.backward.recall_first) / 2
+        return sum(self.effort.recall) / 2
 
     @property
     def index(self) -> str:
         """The factory string, or both."""
-        return " and ".join(dict.fromkeys((self.forward.index, self.backward.index)))
+        return " and ".join(dict.fromkeys(self.indexes))
 
 
 def ann(
@@ -88,7 +69,7 @@ def ann(
     *,
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
-    journal: Journal | None = None,
+    journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
@@ -118,25 +99,12 @@ def ann(
         TooLittleRecall: The index cannot find that much.
         ValueError: As for `knn`.
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
     pick_device("auto")  # refused now, not when the indexes are built
     left, right = Side(x, keep_x), Side(y, keep_y)
-    if left.dim != right.dim:
-        raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
     if not faiss_index.needed(settings.index, len(left) * len(right)):
-        found = knn(
-            x,
-            y,
-            k,
-            keep_x=keep_x,
-            keep_y=keep_y,
-            memory=settings.memory,
-            journal=journal,
-            on_progress=on_progress,
-        )
-        exact = DirectionReport("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
-        return ApproximateNeighbours(found, exact, exact)
+        found = search(left, right, k, settings.memory, journal, on_progress)
+        everything = Effort(k, ("", ""), (1.0, 1.0), (1.0, 1.0), (len(left), len(right)))
+        return ApproximateNeighbours(Neighbours.of(found, left, right), everything)
     if journal is not None and "memory" in journal.facts:
         settings = settings.but(memory=journal.facts["memory"])
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
@@ -151,12 +119,11 @@ def _approximate(
     k: int,
     settings: SearchSettings,
     folder: Path,
-    journal: Journal | None,
+    journal: FileJournal | None,
     progress: Callable[[int], None],
 ) -> ApproximateNeighbours:
     """`ann` with an index over each side; `folder` is for those that are kept in files."""
-    forward = np.full((len(left), min(k, len(right))), EMPTY, dtype=np.int64)
-    backward = np.full((len(right), min(k, len(left))), EMPTY, dtype=np.int64)
+    lists = no_neighbours(left, right, k)
     working = _working(settings.memory, len(left), len(right), k)
     share, chunk = (None, CHUNK) if working is None else (working // 4, working // 4)
     indexes = []
@@ -169,7 +136,6 @@ def _approximate(
         built.fill(progress)
     ahead, back = Direction(left, right, indexes[0]), Direction(right, left, indexes[1])
     effort = _effort(ahead, back, k, settings, journal)
-    lists = forward, backward
     kept = journal.load(*lists) if journal else None
     done = kept[2] if kept else 0  # rows of both sides, in this order
     progress(done)
@@ -181,18 +147,18 @@ def _approximate(
             done += stop - first
             progress(stop - first)
             if journal is not None and journal.due():
-                journal.save(Place(len(left), 0, done), *lists)
-    found = Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
-    return ApproximateNeighbours(found, *(_report(index, effort, side) for side, index in enumerate(indexes)))
+                journal.save((len(left), 0, done), *lists)
+    of_y, of_x = indexes
+    found = Neighbours.of(lists, left, right)
+    return ApproximateNeighbours(found, effort, (of_y.factory, of_x.factory), (of_y.files, of_x.files))
 
 
 def _effort(
-    ahead: Direction, back: Direction, k: int, settings: SearchSettings, journal: Journal | None
+    ahead: Direction, back: Direction, k: int, settings: SearchSettings, journal: FileJournal | None
 ) -> Effort:
     """Find the search effort that the recall needs, or take what an earlier run of this search found."""
-    known = journal.facts.get("searched") if journal else None
-    if known:
-        effort = Effort(**known)
+    if known := dict(journal.facts.get("searched", {})) if journal else {}:
+        effort = Effort(known.pop("hits"), **{name: tuple(both) for name, both in known.items()})
         ahead.index.effort, back.index.effort = effort.parameters
         return effort
     began = time.monotonic()
@@ -200,18 +166,6 @@ def _effort(
     if journal is not None:
         journal.note(began, searched=asdict(effort))
     return effort
-
-
-def _report(index: SideIndex, effort: Effort, side: int) -> DirectionReport:
-    return DirectionReport(
-        index=index.factory,
-        effort=index.effort,
-        hits=effort.hits,
-        parts=index.files,
-        recall=effort.recall[side],
-        recall_first=effort.recall_first[side],
-        sample=effort.sample[side],
-    )
 
 
 def least_bytes(n: int, m: int, k: int) -> int:

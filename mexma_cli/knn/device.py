@@ -16,10 +16,9 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import units
-from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.products import Block, Multiply, Samples
 from mexma_cli.knn.torch_products import BFloat16
-from mexma_cli.knn.units import Limits, Pairs
+from mexma_cli.knn.units import EMPTY, Limits, Pairs
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.numerics.threads import ahead
 

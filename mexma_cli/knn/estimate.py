@@ -6,9 +6,8 @@ import numpy as np
 
 from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.choice import choose, pairs_needed, timed
-from mexma_cli.knn.journal import Place
-from mexma_cli.knn.keys import keys_of
 from mexma_cli.knn.sides import Side
+from mexma_cli.knn.units import keys_of
 
 _PROBED = 3
 
@@ -28,7 +27,7 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     lists = np.full((height, min(k, width)), nothing), np.full((width, min(k, height)), nothing)
     product = choose((x, y), (n, m), k)
     search = tiles.Search((x, y), lists, product)
-    tile = min(timed(lambda: search.run(Place(height, 0, 0))) for _ in range(_PROBED))
+    tile = min(timed(lambda: search.run(tiles.Place(height, 0, 0))) for _ in range(_PROBED))
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
     cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED))

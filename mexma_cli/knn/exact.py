@@ -8,14 +8,16 @@ near, given an estimate's largest error, are computed exactly (tiles.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mexma_cli.knn.journal import Journal
-from mexma_cli.knn.keys import EMPTY
-from mexma_cli.knn.neighbours import Neighbours, unpack
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, VectorSource
 from mexma_cli.knn.tiles import search
+
+if TYPE_CHECKING:
+    from mexma_cli.store.journal import FileJournal
 
 
 def knn(
@@ -26,7 +28,7 @@ def knn(
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
     memory: int | None = None,
-    journal: Journal | None = None,
+    journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Neighbours:
     """Find the k nearest rows by cosine, from x to y and from y to x, exactly.
@@ -47,14 +49,5 @@ def knn(
         TooLittleMemory: It cannot be done in that much memory.
         MexmaError: This machine has no such device as `computing_on` names.
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
     left, right = Side(x, keep_x), Side(y, keep_y)
-    if left.dim != right.dim:
-        raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
-    if len(right) > 0xFFFFFFFF or len(left) > 0xFFFFFFFF:
-        raise ValueError("more than 2^32 rows")
-    forward = np.full((len(left), min(k, len(right))), EMPTY, dtype=np.int64)
-    backward = np.full((len(right), min(k, len(left))), EMPTY, dtype=np.int64)
-    search(left, right, forward, backward, memory, journal, on_progress)
-    return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
+    return Neighbours.of(search(left, right, k, memory, journal, on_progress), left, right)

@@ -18,10 +18,10 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fsync_file
-from mexma_cli.knn.journal import Journal
-from mexma_cli.knn.keys import EMPTY, keys_of, rows_of
 from mexma_cli.knn.sides import Side
+from mexma_cli.knn.units import EMPTY, keys_of, rows_of
 from mexma_cli.numerics.devices import pick_device
+from mexma_cli.store.journal import FileJournal
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class SideIndex(Parts):
     """
 
     def __init__(
-        self, side: Side, factory: str, share: int | None, stem: Path, journal: Journal | None = None
+        self, side: Side, factory: str, share: int | None, stem: Path, journal: FileJournal | None = None
     ) -> None:
         self._side, self._stem, self._journal = side, stem, journal
         self._trained, _ = self._kept("trained", lambda: train(side, factory, SEED, share))

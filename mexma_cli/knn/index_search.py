@@ -12,9 +12,9 @@ import torch
 
 from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import BLOCK, Parts
-from mexma_cli.knn.keys import EMPTY, keys_of, rows_of, scores_of
 from mexma_cli.knn.sides import Side, VectorSource, dots
-from mexma_cli.knn.tiled import Span, Window
+from mexma_cli.knn.tiled import Span, Window, of_whole
+from mexma_cli.knn.units import EMPTY, rows_of
 from mexma_cli.numerics.threads import in_slices
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
@@ -166,19 +166,7 @@ def score_tile(
         columns = both[borders[0] : borders[-1]] % max(1, len(y))
         borders -= borders[0]
         score(queries, Candidates(columns, borders[:-1], borders[1:]), first, y, forward, backward)
-    return _rows_of_all(forward, x, y, spans[1].start), _rows_of_all(backward, y, x, spans[0].start)
-
-
-def _rows_of_all(keys: np.ndarray, own: Side, other: Side, first: int) -> np.ndarray:
-    """Keys of kept rows, with places of the other span -> keys of all rows of the span, with rows of the
-    whole other side."""
-    found = np.full((own.rows, keys.shape[1]), EMPTY)
-    there = keys != EMPTY
-    of_kept = np.full(keys.shape, EMPTY)
-    ids = other.ids[rows_of(keys[there])] + first
-    of_kept[there] = keys_of(scores_of(keys[there]), ids)
-    found[own.ids] = of_kept
-    return found
+    return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
 
 
 def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn.keys import rows_of, scores_of
 from mexma_cli.knn.sides import Side
+from mexma_cli.knn.units import EMPTY, rows_of, scores_of
 
 MORE_MEMORY = "more --memory, a smaller -k, or the text in parts"
 _UNPACKED = 1 << 16  # rows whose lists are taken apart at once
@@ -37,12 +37,33 @@ class Neighbours:
     backward_scores: np.ndarray
     backward_ids: np.ndarray
 
+    @classmethod
+    def of(cls, keys: tuple[np.ndarray, np.ndarray], left: Side, right: Side) -> Neighbours:
+        """From keys of the kept rows of x and of y, ascending."""
+        return cls(*_unpacked(keys[0], left, right), *_unpacked(keys[1], right, left))
+
     def first(self, k: int) -> Neighbours:
         """The k nearest of every row, without a copy."""
         return Neighbours(*(values[:, :k] for values in vars(self).values()))
 
 
-def unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
+def no_neighbours(left: Side, right: Side, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lists for the keys of the k nearest, int64 [n, min(k, m)] and [m, min(k, n)], all of them `EMPTY`.
+
+    Raises:
+        ValueError: k is below 1, the sides have other dimensions, or more rows than a key can name.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    if left.dim != right.dim:
+        raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
+    if len(right) > 0xFFFFFFFF or len(left) > 0xFFFFFFFF:
+        raise ValueError("more than 2^32 rows")
+    shapes = (len(left), min(k, len(right))), (len(right), min(k, len(left)))
+    return np.full(shapes[0], EMPTY), np.full(shapes[1], EMPTY)
+
+
+def _unpacked(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
     """Keys of kept rows, ascending -> scores and ids of all rows, best first."""
     scores = np.full((own.rows, keys.shape[1]), -np.inf, dtype=np.float32)
     ids = np.full((own.rows, keys.shape[1]), -1, dtype=np.int64)

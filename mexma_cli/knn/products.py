@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mexma_cli.knn import units
-from mexma_cli.knn.keys import scores_of
-from mexma_cli.knn.units import Limits, Pairs
+from mexma_cli.knn.units import Limits, Pairs, scores_of
 from mexma_cli.numerics.threads import threads
 
 Samples = tuple[np.ndarray, np.ndarray]
@@ -146,7 +145,7 @@ class Float32:
         return found
 
     def scores(self, keys: Any) -> Any:
-        """The scores in keys (`keys.scores_of`)."""
+        """The scores in keys (`units.scores_of`)."""
         return scores_of(keys)
 
     def dots(self, x: Any, y: Any, rows: Any, columns: Any) -> Any:

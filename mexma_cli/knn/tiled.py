@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.exact import knn
-from mexma_cli.knn.keys import EMPTY, keys_of, rows_of, scores_of
-from mexma_cli.knn.sides import VectorSource
+from mexma_cli.knn.sides import Side, VectorSource
+from mexma_cli.knn.tiles import search
+from mexma_cli.knn.units import EMPTY, keys_of, rows_of, scores_of
 
 _MERGED = 1 << 20  # keys that are merged at a time
 
@@ -55,18 +55,30 @@ def search_tile(
         sides: The whole x and y.
         keep: bool [rows of the span] of both, those that take part.
         spans: The rows of x and of y in the tile.
-        memory: As for `knn`.
+        memory: As for `exact.knn`.
 
     Returns:
         Lists of keys (see `keys_of`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
         has fewer neighbours.
     """
-    x, y = (Window(side, span) for side, span in zip(sides, spans, strict=True))
-    found = knn(x, y, k, keep_x=keep[0], keep_y=keep[1], memory=memory)
-    return (
-        _keys(found.forward_scores, found.forward_ids, spans[1].start, k),
-        _keys(found.backward_scores, found.backward_ids, spans[0].start, k),
-    )
+    x, y = (Side(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
+    forward, backward = search(x, y, k, memory)
+    return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
+
+
+def of_whole(keys: np.ndarray, own: Side, other: Side, first: int, k: int) -> np.ndarray:
+    """The lists of a tile for the whole sides: int64 [rows of the span, k], ascending.
+
+    Args:
+        keys: int64 [kept rows of the span, up to k], ascending, with places among the kept rows of the other
+            span, which begins at row `first`.
+    """
+    found, there = np.full((own.rows, k), EMPTY), keys != EMPTY
+    kept = np.full((len(keys), k), EMPTY)
+    rows = other.ids[rows_of(keys[there])] + first
+    kept[:, k - keys.shape[1] :][there] = keys_of(scores_of(keys[there]), rows)
+    found[own.ids] = kept
+    return found
 
 
 def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
@@ -93,11 +105,3 @@ def neighbours_in(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Keys, best first, as `knn.exact.Neighbours` has them: scores float32 and ids int64, of the same shape;
     -inf and -1 for `EMPTY`."""
     return scores_of(keys), np.where(keys == EMPTY, -1, rows_of(keys))
-
-
-def _keys(scores: np.ndarray, ids: np.ndarray, first: int, k: int) -> np.ndarray:
-    """Neighbours of a tile, best first -> keys [n, k], ascending, with ids of the whole side."""
-    keys = np.full((len(ids), k), EMPTY)
-    found = keys_of(scores, ids + first)
-    keys[:, k - ids.shape[1] :] = np.where(ids < 0, EMPTY, found)[:, ::-1]
-    return keys

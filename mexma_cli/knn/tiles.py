@@ -11,20 +11,21 @@ import logging
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.choice import choose
-from mexma_cli.knn.journal import Journal, Place
-from mexma_cli.knn.keys import EMPTY
-from mexma_cli.knn.neighbours import TooLittleMemory
+from mexma_cli.knn.neighbours import TooLittleMemory, no_neighbours
 from mexma_cli.knn.products import Block, Float32, Multiply
 from mexma_cli.knn.sides import Side
-from mexma_cli.knn.units import PAIRS, Limits, Pairs
+from mexma_cli.knn.units import EMPTY, PAIRS, Limits, Pairs
 from mexma_cli.numerics.threads import InOrder, one_thread_each, threads
 from mexma_cli.text import amounts
+
+if TYPE_CHECKING:
+    from mexma_cli.store.journal import FileJournal
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,15 @@ _GROUPS = 128  # of estimates, of which maxima are taken for a first limit
 _READ = 1 << 15  # rows of x that are read at once
 _COPIES = 1 << 25  # bytes that a thread's product takes besides its result, at most
 _PAIR_BYTES = 96  # of a pair while it is computed
+
+
+class Place(NamedTuple):
+    """How far a search is: the next tiles are those of x from row `top` on, `rows` rows of them, with y from
+    row `start` on."""
+
+    rows: int
+    top: int
+    start: int
 
 
 def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
@@ -55,25 +65,19 @@ def least_bytes(n: int, m: int, dim: int, k: int) -> int:
 def search(
     left: Side,
     right: Side,
-    forward: np.ndarray,
-    backward: np.ndarray,
+    k: int,
     memory: int | None = None,
-    journal: Journal | None = None,
+    journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Find the nearest of all rows of both sides in the other.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the k nearest of all rows of both sides in the other; arguments and errors as for `exact.knn`.
 
     An estimate that is worse than its bound says ends the pass, and the search starts again in float32.
 
-    Args:
-        forward, backward: Keys, int64 [n, k] and [m, k'], all EMPTY; become the neighbours', ascending.
-        memory, journal, on_progress: As for `exact.knn`.
-
-    Raises:
-        TooLittleMemory: It cannot be done in that much memory.
-        MexmaError: This machine has no such device as `computing_on` names.
-        ValueError: A vector is not finite.
+    Returns:
+        Keys, int64 [n, min(k, m)] and [m, min(k, n)], ascending.
     """
+    forward, backward = no_neighbours(left, right, k)
     k = max(forward.shape[1], backward.shape[1])
     size = len(left), len(right), left.dim, k
     rows = _rows_at_once(*size, memory)
@@ -107,6 +111,7 @@ def search(
         if journal:
             journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
         Search(sides, lists, Float32()).run(start, journal, on_progress)
+    return lists
 
 
 def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
@@ -160,7 +165,7 @@ class Search:
     def run(
         self,
         place: Place,
-        journal: Journal | None = None,
+        journal: FileJournal | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Go over all tiles from a place on."""
@@ -171,7 +176,7 @@ class Search:
         self,
         in_order: InOrder[Any, Any],
         place: Place,
-        journal: Journal | None,
+        journal: FileJournal | None,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         n, m = map(len, self._sides)

@@ -4,6 +4,8 @@ The numbers of a unit vector are rounded to multiples of 2^-26. Products of two 
 2^-52, and so are their sums, which are below 2: float64 holds them all exactly. So a cosine is the same
 number to the last bit in whatever order it is summed: by NumPy, by compiled loops (kernels.py), on any
 processor.
+
+A key is a score and a row number as one int64, so that lists of the best are sorted integers.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.keys import EMPTY, keys_of
 from mexma_cli.numerics.threads import in_blocks
 
 GRID = np.float32(2.0**26)
@@ -24,6 +25,8 @@ LANES = 8
 _AT_ONCE = 1 << 7  # rows that are taken at once, so that they stay in the processor's caches
 _NUMBERS = 1 << 15  # of pairs that are taken at once: so few that the C library keeps their memory for reuse
 
+EMPTY = np.iinfo(np.int64).min
+"""The key of a place in a list of k best that nobody has taken."""
 PAIRS = 1 << 18
 """Pairs of a tile that are computed in one go, about."""
 
@@ -138,3 +141,24 @@ def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarra
     new = np.full((len(touched), k), EMPTY)
     new[places, rank[first]] = keys[first]
     best[touched] = np.sort(np.concatenate([best[touched], new], axis=1), axis=1)[:, -k:]
+
+
+def keys_of(scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The keys of scores, float32, and row numbers, int64, of the same shape.
+
+    They order as (score ascending, row descending).
+    """
+    bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)  # -0.0 becomes 0.0
+    return (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0xFFFFFFFF - rows)
+
+
+def rows_of(keys: np.ndarray) -> np.ndarray:
+    """Row numbers in keys, int64."""
+    return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))
+
+
+def scores_of(keys: np.ndarray) -> np.ndarray:
+    """The scores in keys of any shape, float32; -inf for EMPTY."""
+    ordered = (keys >> 32).astype(np.int32)
+    scores = np.where(ordered < 0, ordered ^ np.int32(0x7FFFFFFF), ordered).astype(np.int32).view(np.float32)
+    return np.where(keys == EMPTY, np.float32(-np.inf), scores)

@@ -52,7 +52,7 @@ class Entry(Sealed):
     facts: dict[str, Any] = Field(default_factory=dict)
     """See `FileJournal.note`."""
     place: tuple[int, int, int] = (0, 0, 0)
-    """The fields of a `knn.journal.Place`."""
+    """The fields of a `knn.tiles.Place`."""
     lists: str = ""
     """Name of the other file; empty before the first lists."""
     keys: str = ""
@@ -94,7 +94,7 @@ def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[
 
 
 class FileJournal:
-    """A `knn.journal.Journal` in a folder that the caller has to itself.
+    """The journal in a folder that the caller has to itself: neighbours so far, and facts about the search.
 
     Args:
         folder: Must exist; files are in the folder ``kept`` in it.
@@ -154,7 +154,7 @@ class FileJournal:
         return time.monotonic() - self._entered >= self._pause
 
     def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
-        """Enter both lists and the place.
+        """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty.
 
         Raises:
             MexmaError: The disk is full; the entry before is still good.

@@ -68,22 +68,22 @@ def test_finds_what_it_says_it_finds(sides: tuple[np.ndarray, np.ndarray], index
     found = ann(x, y, K, SearchSettings(index=index, recall=0.9))
     check_honest(found.neighbours, x, y)
     exact = knn(x, y, K)
-    assert found.recall >= 0.87 and found.recall_first >= 0.87
+    assert found.recall >= 0.87 and min(found.effort.recall_first) >= 0.87
     assert abs(true_recall(found.neighbours, exact) - found.recall) < 0.03
-    assert found.index == index and found.forward.sample == 512
+    assert found.index == index and found.effort.sample == (512, 512)
 
 
 def test_searches_as_hard_as_the_recall_wants(sides: tuple[np.ndarray, np.ndarray]) -> None:
     runs = [ann(*sides, K, SearchSettings(index="IVF64,PQ16x4fs", recall=recall)) for recall in (0.5, 0.99)]
-    probed = [int(run.forward.effort.removeprefix("nprobe=")) for run in runs]
+    probed = [int(run.effort.parameters[0].removeprefix("nprobe=")) for run in runs]
     assert probed[0] < probed[1]
     assert runs[0].recall < runs[1].recall and runs[1].recall > 0.97
 
 
 def test_a_flat_index_is_exact(sides: tuple[np.ndarray, np.ndarray]) -> None:
     found = ann(*sides, K, SearchSettings(index="Flat"))
-    assert same(found.neighbours, knn(*sides, K)) and found.recall == found.recall_first == 1
-    assert found.forward.effort == ""
+    assert same(found.neighbours, knn(*sides, K)) and found.recall == min(found.effort.recall_first) == 1
+    assert found.effort.parameters == ("", "")
 
 
 def test_what_is_small_is_searched_exactly(sides: tuple[np.ndarray, np.ndarray]) -> None:
@@ -97,7 +97,7 @@ def test_auto_chooses_by_each_sides_size(
     monkeypatch.setattr(faiss_index, "EXACT_PAIRS", 0)
     monkeypatch.setattr(faiss_index, "SIZES", ((2600, "Flat"), (10_000, "IVF32")))
     found = ann(*sides, K)
-    assert (found.forward.index, found.backward.index) == ("Flat", "IVF32,PQ16x4fs")
+    assert found.indexes == ("Flat", "IVF32,PQ16x4fs")
     assert found.index == "Flat and IVF32,PQ16x4fs"
     check_honest(found.neighbours, *sides)
 
@@ -118,7 +118,7 @@ def test_the_same_seed_gives_the_same_bytes(
         for where in (module, faiss_index):
             monkeypatch.setattr(where, "SEED", seed)
         runs.append(ann(*sides, K, SearchSettings(index="IVF64,PQ8x4fs", recall=0.6)))
-    assert same(runs[0].neighbours, runs[1].neighbours) and runs[0].forward == runs[1].forward
+    assert same(runs[0].neighbours, runs[1].neighbours) and runs[0].effort == runs[1].effort
     assert not same(runs[0].neighbours, runs[2].neighbours)
 
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_cut_into_files(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = SearchSettings(index="IVF16,SQ8", memory=results + (1 << 19))
     small = ann(x, y, K, settings, on_progress=look)
-    assert small.forward.parts > 1 and small.backward.parts > 1 and max(seen) >= small.forward.parts
+    assert min(small.files) > 1 and max(seen) >= small.files[0]
     assert not list(tmp_path.iterdir())
     assert x.longest < 3000 and y.longest < 2500
     check_honest(small.neighbours, *sides)
@@ -317,7 +317,7 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
     monkeypatch.setattr(faiss_index, "train", None)  # would be an error now
     again, seen = run(11_000)
     assert again is not None and same(again.neighbours, wanted.neighbours)
-    assert (again.forward, again.backward) == (wanted.forward, wanted.backward)
+    assert (again.effort, again.files) == (wanted.effort, wanted.files)
     assert seen[-1] == 11_000 and sum(5500 < done < 7500 for done in seen) == 0
 
 

@@ -12,8 +12,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import kernels, tiles, units
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.journal import Place
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import KINDS, Killed, Source, crowded, same, with_product
 
 
@@ -171,14 +171,14 @@ def test_the_same_bytes_in_all_products_however_it_is_cut(
         torch.set_num_threads(before)
 
 
-class Diary:
+class Diary(FileJournal):
     """A journal in memory that kills the search after some entries."""
 
     def __init__(self, entries: int) -> None:
         self.entries = entries
-        self.kept: tuple[Place, np.ndarray, np.ndarray] | None = None
+        self.kept: tuple[tuple[int, int, int], np.ndarray, np.ndarray] | None = None
 
-    def load(self, forward: np.ndarray, backward: np.ndarray) -> Place | None:
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
         if self.kept is None:
             return None
         place, forward[:], backward[:] = self.kept
@@ -187,7 +187,7 @@ class Diary:
     def due(self) -> bool:
         return True
 
-    def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
+    def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
         self.kept = place, forward.copy(), backward.copy()
         self.entries -= 1
         if self.entries < 0:

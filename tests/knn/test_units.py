@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.knn import kernels, units
-from mexma_cli.knn.keys import EMPTY, keys_of
-from mexma_cli.knn.units import Limits
+from mexma_cli.knn.units import EMPTY, Limits, keys_of
 
 
 @pytest.mark.parametrize("dim", [1, 7, 8, 320, 1029])

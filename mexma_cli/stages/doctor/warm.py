@@ -10,11 +10,10 @@ import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.approximate import ann
-from mexma_cli.knn.journal import Place
-from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
-from mexma_cli.knn.tiles import Search
+from mexma_cli.knn.tiles import Place, Search
 from mexma_cli.knn.torch_products import KINDS
+from mexma_cli.knn.units import EMPTY
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import COMPILED_FROM, Matching
 from mexma_cli.settings.load import load

@@ -202,11 +202,12 @@ def _approximate(
     if near.index == EXACT:
         log.info("so few lines are searched exactly")
         return SearchResult(near.neighbours, EXACT, None)
-    for side, how in (("source", near.forward), ("target", near.backward)):
-        index = f"{how.index} {how.effort}".rstrip()
+    how = near.effort
+    for place, side in enumerate(("source", "target")):
+        index = f"{near.indexes[place]} {how.parameters[place]}".rstrip()
         log.info(
             "%s: %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
-            *(side, index, 100 * how.recall, 100 * how.recall_first, how.sample),
+            *(side, index, 100 * how.recall[place], 100 * how.recall_first[place], how.sample[place]),
         )
     if near.recall < settings.recall - TOLERATED:
         log.warning("%.1f %% were asked for; the exact search finds all", 100 * settings.recall)

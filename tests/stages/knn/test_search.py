@@ -14,8 +14,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import effort, tiles
-from mexma_cli.knn.journal import Place
-from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.units import EMPTY
 from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.search import (
     check_memory,
@@ -216,7 +215,7 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     search(stores, 4, keep, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
     (tmp_path / "j").mkdir()
     journal = journal_in(tmp_path / "j", stores, 4, EXACT)
-    journal.save(Place(700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
+    journal.save((700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
     less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
     journal = journal_in(tmp_path / "j", stores, 4, EXACT)
     with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
