@@ -14,6 +14,7 @@ from typing import Any
 from mexma_cli.classifier.model import bytes_for
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError, choice
+from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
@@ -45,6 +46,9 @@ _FIRST, _SAMPLE, _ENOUGH = 16, 1 << 13, 0.5  # lines that are embedded at first,
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
+_WORKER_BYTES, _TORCH_BYTES, _MINI_BYTES = 50_000_000, 230_000_000, 115_000_000  # once they are loaded
+_BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 6500, 105_000_000
+"""What an encoder takes to embed, and, as `mini` does, for words that it has met: of each line, at most."""
 _GPUS = {"A100": 312e12, "H100": 989e12}
 """The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 
@@ -94,7 +98,9 @@ def estimate(
     check_settings(recipe)
     recipe = with_copies(chosen.narrowed(recipe))
     inputs, folder = inputs_of(recipe), RunFolder(Path(recipe.run))
+    before = resident()
     encoder = load_encoder(recipe.encoder)
+    held = resident() - before
     if calibrated:
         calibrate(recipe, encoder.dim)
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
@@ -136,10 +142,10 @@ def estimate(
         "languages": {code: text.lines for code, text in texts.items()},
         "units": units,
         "disk": disk,
-        "memory": jobs * _memory(recipe, texts, encoder.dim),
+        "memory": jobs * _memory(recipe, texts, encoder.dim, held),
         "network": network,
         "seconds": {stage: round(spent, 1) for stage, spent in seconds.items() if spent},
-        **_costing(recipe, inputs, texts, costs, encoder.dim),
+        **_costing(recipe, inputs, texts, costs, encoder.dim, held),
     }
 
 
@@ -188,9 +194,15 @@ def _a_line(recipe: CorpusRecipe, inputs: Inputs, encoder: SentenceEncoder, code
 
 
 def _costing(
-    recipe: CorpusRecipe, inputs: Inputs, texts: Mapping[str, _Text], costs: Mapping[str, Cost], dim: int
+    recipe: CorpusRecipe,
+    inputs: Inputs,
+    texts: Mapping[str, _Text],
+    costs: Mapping[str, Cost],
+    dim: int,
+    encoder: int,
 ) -> dict[str, Any]:
-    """Hours of the processor for everything, done or not, and with indexes in place of the exact search."""
+    """Hours of the processor for everything, done or not, and with indexes in place of the exact search; the
+    bytes that the encoder takes are for the latter's memory."""
 
     def hours(kinds: Iterable[Kind]) -> float:
         return sum(costs[kind.work].of(kind.count, kind.rows, kind.cells * dim) for kind in kinds) / 3600
@@ -215,7 +227,7 @@ def _costing(
     if recipe.mine.index == EXACT and _indexed_pairs(auto, texts):
         found["index"] = {
             "processor": hours(kind for kind in _imagined(auto, inputs, texts) if kind.stage == "knn"),
-            "bytes": _memory(auto, texts, dim),
+            "bytes": _memory(auto, texts, dim, encoder),
             "disk": _kept_and_read(auto, texts, dim)[0],
         }
     return found
@@ -229,21 +241,25 @@ def _indexed_pairs(recipe: CorpusRecipe, texts: Mapping[str, _Text]) -> list[tup
     ]
 
 
-def _memory(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -> int:
-    """Bytes that the unit which takes most of all takes."""
+def _memory(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int, encoder: int) -> int:
+    """Bytes that a worker holds at most: itself, the encoder, which takes so many and stays for the next one,
+    the libraries of the search, and beside them the unit that takes most."""
     rows, k = {code: text.lines for code, text in texts.items()}, recipe.mine.k
-    tile = min(recipe.units.tile, max(rows.values()))
+    most = max(rows.values())
+    tile = min(recipe.units.tile, most)
     largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
-    needed = [bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), filtering_bytes(max(rows.values()))]
+    held = _WORKER_BYTES + encoder + _BUFFER_BYTES + min(_KEPT_BYTES * most, _MOST_KEPT_BYTES)
+    needed = [filtering_bytes(most)]
     if recipe.align is None:
-        needed.append(bytes_to_mine(largest, k))
-        if by_probability(recipe) or recipe.mine.finds:
-            needed.append(bytes_for(largest))
+        held += _TORCH_BYTES if tile * tile * dim >= WORK else 0
+        needed.append(bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)))
+        scored = by_probability(recipe) or recipe.mine.finds
+        needed.append(bytes_to_mine(largest, k) + (bytes_for(largest) - _MINI_BYTES if scored else 0))
         if recipe.mine.within:
             needed.append(bytes_within(largest, dim))
     for pair in _indexed_pairs(recipe, texts):
         needed += [_index_memory(recipe, texts[code].lines, dim) for code in pair]
-    return resident() + max(needed)
+    return held + max(needed)
 
 
 def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
