@@ -131,8 +131,8 @@ Trainer._one_step = slow
 """
 """Before MEXMA: `train` has time enough between two steps to be hit."""
 SMALL_SHARDS = """
-from mexma_cli.stages.embed.embed import embed_file
-embed_file.__kwdefaults__["rows_per_shard"] = 16
+from mexma_cli.store.writer import EmbeddingWriter
+EmbeddingWriter.rows_per_shard = 16
 """
 """Before MEXMA: `embed` has several shards in a short text."""
 KILLED_IN_A_SHARD = f"""{SMALL_SHARDS}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Source
@@ -19,7 +21,8 @@ def embedding_writer(path: Path, dim: int, lines: int, **other: Any) -> Embeddin
     """A writer of so many rows, in shards of 16 and float32.
 
     Args:
-        other: Fields of `EmbeddingSettings` and arguments of `EmbeddingWriter` that matter in a test.
+        other: `rows_per_shard`, fields of `EmbeddingSettings` and arguments of `EmbeddingWriter` that matter
+            in a test.
     """
     source = other.pop("source", Source(path=path.stem, checksum=path.name, lines=lines))
     settings: dict[str, Any] = {
@@ -34,8 +37,19 @@ def embedding_writer(path: Path, dim: int, lines: int, **other: Any) -> Embeddin
     }
     settings |= {name: other.pop(name) for name in EmbeddingSettings.model_fields if name in other}
     path.parent.mkdir(parents=True, exist_ok=True)
-    how: dict[str, Any] = {"encoder": "test", "rows_per_shard": 16} | other
-    return EmbeddingWriter(path, EmbeddingSettings.model_validate(settings), source, **how)
+    rows = other.pop("rows_per_shard", 16)
+    how: dict[str, Any] = {"encoder": "test"} | other
+    writer = EmbeddingWriter(path, EmbeddingSettings.model_validate(settings), source, **how)
+    writer.rows_per_shard = rows
+    return writer
+
+
+@contextmanager
+def shards_of(rows: int) -> Iterator[None]:
+    """Stores written meanwhile have so many rows in their first shards; a decorator of tests, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmbeddingWriter, "rows_per_shard", rows)
+        yield
 
 
 def make_store(

@@ -11,7 +11,7 @@ import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -105,10 +105,28 @@ class PairOfColumns(NamedTuple):
 
 
 Pair = MinedPair | AlignedPair | ScoredPair | ExplainedPair | PlainPair | PairOfColumns
+FIELDS: dict[str, type] = {
+    "score": float,
+    "source_line": int,
+    "target_line": int,
+    "source_rank": int,
+    "target_rank": int,
+    "cosine": float,
+    "source_mean": float,
+    "target_mean": float,
+    "source_document": str,
+    "target_document": str,
+    "source_lines": tuple,
+    "target_lines": tuple,
+    "probability": float,
+    "doubts": str,
+}
+"""All that may be known of a pair beside its sentences, and its types; lines are a tuple of integers."""
 NO_PAIR = PlainPair("", "")
 """In place of a line that is no pair, where there has to be a pair for each line."""
+BLANK = "blank lines"
 MALFORMED = "malformed lines"
-"""Why a line is none that cannot be read."""
+"""Why lines are no pairs: there is nothing in them, or they cannot be read."""
 
 
 def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
@@ -138,14 +156,15 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any) -> Any:
+    kind = FIELDS.get(name)
     try:
-        if name.endswith("_document") or name == "doubts":
+        if kind is str:
             return value if value is None else str(value)
-        if name.endswith("_lines"):
+        if kind is tuple:
             return tuple(map(int, value)) if isinstance(value, list | tuple) else None
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if kind is None or isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        return int(value) if name.endswith(("_line", "_rank")) else value
+        return int(value) if kind is int else value
     except (ValueError, OverflowError):  # of numbers that are not finite
         return None
 
@@ -177,6 +196,33 @@ class RawText:
         self.left_out[reason] += 1
         if self.each_line:
             yield None, NO_PAIR
+
+    def records(
+        self, lines: Iterable[tuple[int, str]], parse: Callable[[str, str], Pair | str]
+    ) -> Iterator[Record]:
+        """The pairs of numbered lines.
+
+        Args:
+            parse: From a line, and its place in words, to a pair, or to the reason why it is left out.
+
+        Raises:
+            MexmaError: As `parse`, for a line that cannot be read; if `each_line`, only where none can.
+        """
+        pairs, wrong = 0, None
+        for number, line in lines:
+            try:
+                found = parse(line, f"{self.where}, line {number}")
+            except MexmaError as error:
+                if not self.each_line:
+                    raise
+                wrong, found = wrong or error, MALFORMED
+            if isinstance(found, str):
+                yield from self.no_pair(found)
+            else:
+                pairs += 1
+                yield line, found
+        if wrong and not pairs:
+            raise wrong
 
 
 Record = tuple[str | None, Pair]

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
+    FIELDS,
     MALFORMED,
-    AlignedPair,
     Bitext,
     BitextFormat,
-    ExplainedPair,
-    MinedPair,
     Pair,
     PlainPair,
     RawText,
     Record,
-    ScoredPair,
     bitext_format,
     pair_of,
 )
@@ -30,8 +27,6 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
-
-_FIELDS = {name for kind in (MinedPair, AlignedPair, ScoredPair, ExplainedPair) for name in kind._fields}
 
 
 @bitext_format
@@ -58,7 +53,7 @@ class Csv(BitextFormat):
         names = (
             start.removeprefix(BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r").split(",")
         )
-        return {"source", "target"} <= {*names} <= _FIELDS
+        return {"source", "target"} <= {*names} <= {*FIELDS, "source", "target"}
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Raises:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
-    MALFORMED,
+    BLANK,
     Bitext,
     BitextFormat,
     Pair,
     RawText,
-    Record,
     bitext_format,
     pair_of,
     typed,
 )
-from mexma_cli.formats.tsv import BLANK, shortened
+from mexma_cli.formats.tsv import shortened
 from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ class Jsonl(BitextFormat):
         return line.startswith(b"{") and b"\t" not in line
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        return Bitext(self.name, languages, _records(*texts))
+        (text,) = texts
+        return Bitext(self.name, languages, text.records(enumerate(text.lines(), 1), _pair))
 
 
 def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
@@ -64,37 +64,25 @@ def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
         yield (json.dumps(finite, ensure_ascii=False) + "\n",), 0
 
 
-def _records(text: RawText) -> Iterator[Record]:
-    """Objects with the texts `source` and `target`; null is an empty one."""
-    pairs, wrong = 0, None
-    for number, line in enumerate(text.lines(), 1):
-        if is_blank(line):
-            yield from text.no_pair(BLANK)
-            continue
-        try:
-            found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
-        except (ValueError, RecursionError):
-            found = None
-        known = found if isinstance(found, dict) else {}
-        sides = [known[name] for name in ("source", "target") if name in known]
-        texts = [side or "" for side in sides if side is None or isinstance(side, str)]
-        if len(texts) == 2 and any(map(_SURROGATES.search, texts)):
-            yield from text.no_pair("lines with half a character (a lone surrogate)")
-        elif len(texts) == 2:
-            pairs += 1
-            yield line, pair_of(typed(known), *texts)
-        else:
-            error = MexmaError(
-                f"{text.where}, line {number}: not an object with the texts `source` and `target`: "
-                f"{shortened(line)}",
-                "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them",
-            )
-            if not text.each_line:
-                raise error
-            wrong = wrong or error
-            yield from text.no_pair(MALFORMED)
-    if wrong and not pairs:
-        raise wrong
+def _pair(line: str, where: str) -> Pair | str:
+    """An object with the texts `source` and `target`; null is an empty one."""
+    if is_blank(line):
+        return BLANK
+    try:
+        found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
+    except (ValueError, RecursionError):
+        found = None
+    known = found if isinstance(found, dict) else {}
+    sides = [known[name] for name in ("source", "target") if name in known]
+    texts = [side or "" for side in sides if side is None or isinstance(side, str)]
+    if len(texts) != 2:
+        raise MexmaError(
+            f"{where}: not an object with the texts `source` and `target`: {shortened(line)}",
+            "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them",
+        )
+    if any(map(_SURROGATES.search, texts)):
+        return "lines with half a character (a lone surrogate)"
+    return pair_of(typed(known), *texts)
 
 
 def _nothing(constant: str) -> None:

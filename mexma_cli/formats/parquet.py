@@ -13,10 +13,9 @@ import numpy as np
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import (
-    AlignedPair,
+    FIELDS,
     Bitext,
     BitextFormat,
-    MinedPair,
     Pair,
     RawText,
     bitext_format,
@@ -61,8 +60,13 @@ class Parquet(BitextFormat):
         fields = (
             (first._fields if with_ids else first._fields[:3]) if first else ("score", "source", "target")
         )
-        types = {"source": pyarrow.string(), "target": pyarrow.string()}
-        schema = pyarrow.schema([(field, types.get(field) or _type(field)) for field in fields])
+        types = {
+            str: pyarrow.string(),
+            int: pyarrow.int64(),
+            float: pyarrow.float64(),
+            tuple: pyarrow.list_(pyarrow.int64()),
+        }
+        schema = pyarrow.schema([(field, types[FIELDS.get(field, str)]) for field in fields])
         sink = _Sink()
         with ParquetWriter(sink, schema, compression="zstd") as writer:
             for rows in _batches(chain([first] if first else [], pairs)):
@@ -119,8 +123,7 @@ def _columns(schema: Any, where: str) -> list[str]:
         kind = kind.value_type if types.is_dictionary(kind) else kind
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
             raise MexmaError(f"{where}: the column {name} is {kind}, and no text", "store it as strings")
-    fields = {*MinedPair._fields, *AlignedPair._fields}
-    return [name for name in schema.names if name in fields]
+    return [name for name in schema.names if name in FIELDS or name in _TEXTS]
 
 
 def _stated_size(metadata: Any) -> int:
@@ -158,16 +161,6 @@ def _lengths(column: Any) -> np.ndarray:
     else:
         found = compute.binary_length(column)
     return np.asarray(compute.fill_null(found, 0), dtype=np.int64)
-
-
-def _type(field: str) -> Any:
-    import pyarrow
-
-    if field.endswith("_document"):
-        return pyarrow.string()
-    if field.endswith("_lines"):
-        return pyarrow.list_(pyarrow.int64())
-    return pyarrow.int64() if field.endswith(("_line", "_rank")) else pyarrow.float64()
 
 
 def _batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

@@ -18,10 +18,9 @@ from xml.parsers import expat
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
-    AlignedPair,
+    FIELDS,
     Bitext,
     BitextFormat,
-    MinedPair,
     Pair,
     RawText,
     bitext_format,
@@ -72,7 +71,6 @@ _BEGUN = re.compile(rb"<!--|<!DOCTYPE\s")
 
 _START = 1 << 10
 """Bytes that hold the declaration of a document."""
-_FIELDS = frozenset({*MinedPair._fields, *AlignedPair._fields}) - {"source", "target"}
 NO_SIDE = ""
 """In place of a language: nobody wants this side."""
 _PARTS = re.compile("[-_.@]")
@@ -318,7 +316,7 @@ class _Reader:
                     self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
             else:
                 field = self._property.removeprefix("x-").replace("-", "_")
-                if field in _FIELDS and self._property.startswith("x-"):
+                if field in FIELDS and self._property.startswith("x-"):
                     self._properties[field] = parsed(field, text)
         elif name == "tuv":
             self._language = ""

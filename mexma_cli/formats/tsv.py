@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
-    MALFORMED,
+    BLANK,
+    FIELDS,
     AlignedPair,
     Bitext,
     BitextFormat,
@@ -41,9 +42,8 @@ _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
 _DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
 """The line with which Excel says how the fields of CSV are delimited."""
 _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
-BLANK = "blank lines"
 HEADER = "header line"
-"""Reasons for lines that are no pairs."""
+"""Why a line is no pair."""
 _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
 _SEEN = 10
@@ -155,10 +155,14 @@ class _Layout(NamedTuple):
     header: Columns | None
     further: bool
 
-    def pair(self, line: str, where: str) -> Pair:
-        """Raises:
-        MexmaError: The line is no such pair.
+    def pair(self, line: str, where: str) -> Pair | str:
+        """The pair in a line, for `RawText.records`.
+
+        Raises:
+            MexmaError: The line is no such pair.
         """
+        if _is_empty(line):
+            return BLANK
         if self.header:
             fields = line.split("\t")
             if '"' in line:
@@ -197,23 +201,7 @@ def _records(text: RawText) -> Iterator[Record]:
         text.header.append(line)
         yield from text.no_pair(HEADER)
         start = []
-    pairs, wrong = 0, None
-    for number, line in chain(start, numbered):
-        if _is_empty(line):
-            yield from text.no_pair(BLANK)
-            continue
-        try:
-            pair = layout.pair(line, f"{text.where}, line {number}")
-        except MexmaError as error:
-            if not text.each_line:
-                raise
-            wrong = wrong or error
-            yield from text.no_pair(MALFORMED)
-        else:
-            pairs += 1
-            yield line, pair
-    if wrong and not pairs:
-        raise wrong
+    yield from text.records(chain(start, numbered), layout.pair)
 
 
 def _is_empty(line: str) -> bool:
@@ -311,13 +299,14 @@ def _scored(line: str, columns: int, where: str) -> Pair:
 
 
 def parsed(name: str, text: str) -> Any:
-    """The value of a field of `MinedPair` or `AlignedPair` that `shown` wrote; None if it cannot be one."""
-    if name.endswith("_document") or name == "doubts":
+    """The value of one of `FIELDS` that `shown` wrote; None if it cannot be one."""
+    kind = FIELDS[name]
+    if kind is str:
         return text
     try:
-        if name.endswith("_lines"):
+        if kind is tuple:
             return tuple(map(int, text.split(","))) if text else ()
-        return int(text) if name.endswith(("_line", "_rank")) else float(text)
+        return kind(text)
     except ValueError:
         return None
 

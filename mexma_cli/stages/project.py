@@ -11,7 +11,7 @@ from mexma_cli.files import resolved
 from mexma_cli.stages.train.decompose import TrainedDecomposer, VectorPart
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings
-from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
+from mexma_cli.store.writer import EmbeddingWriter, made_already
 
 _BLOCK_BYTES = 16 << 20
 
@@ -24,7 +24,6 @@ def project(
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
-    rows_per_shard: int = ROWS_PER_SHARD,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> EmbeddingStore:
     """Take one part of every vector of a store, block by block; the sentences go along.
@@ -58,7 +57,6 @@ def project(
         manifest.source,
         encoder=str(decomposer.run) if exported else f"{manifest.encoder}, {part} by {decomposer.run}",
         argv=argv,
-        rows_per_shard=rows_per_shard,
         overwrite=overwrite,
     )
     with writer:

@@ -209,7 +209,6 @@ class UnfinishedStore(Frozen):
 
     format_version: int = FORMAT_VERSION
     settings: EmbeddingSettings
-    rows_per_shard: PositiveInt
     base: str | None = None
     """xxh3_128 of the manifest of the store that is appended to; its shards come first."""
     shards: Shards = ()

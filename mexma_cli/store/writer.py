@@ -45,15 +45,6 @@ from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
 
 log = logging.getLogger(__name__)
 
-ROWS_PER_SHARD = 1 << 13
-"""Rows in each of the first 16 shards; the next 64 have 8 times as many, all others 64 times: little is lost
-when a short or slow run is killed, and a billion rows are 2000 files."""
-
-
-def shard_rows(index: int, first: int = ROWS_PER_SHARD) -> int:
-    """Rows of a full shard, where the first ones have `first`."""
-    return first * (1 if index < 16 else 8 if index < 80 else 64)
-
 
 def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
     """The store at a path, checked, if it was made with these settings; None if no finished store is there.
@@ -87,7 +78,6 @@ class EmbeddingWriter:
         source: The text.
         encoder: Its name.
         argv: The command line, for the manifest.
-        rows_per_shard: Rows in the first shards, see `shard_rows`.
         overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
             whole.
         append: Make the store that is there longer by these rows, or a new one if none is there. It stays
@@ -98,6 +88,10 @@ class EmbeddingWriter:
             process writes there, the disk is full, or a vector does not fit the stored type.
     """
 
+    rows_per_shard = 1 << 13
+    """Rows in each of the first 16 shards; the next 64 have 8 times as many, all others 64 times: little is
+    lost when a short or slow run is killed, and a billion rows are 2000 files."""
+
     def __init__(
         self,
         path: str | Path,
@@ -106,7 +100,6 @@ class EmbeddingWriter:
         *,
         encoder: str,
         argv: Sequence[str] = (),
-        rows_per_shard: int = ROWS_PER_SHARD,
         overwrite: bool = False,
         append: bool = False,
     ) -> None:
@@ -117,7 +110,7 @@ class EmbeddingWriter:
         self._progress = self._work / PROGRESS
         self._settings = settings
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
-        self.rows_per_shard, self._overwrite, self._append = rows_per_shard, overwrite, append
+        self._overwrite, self._append = overwrite, append
         self.rows_before = 0
         """Rows of the store that is appended to."""
         self._base: EmbeddingStore | None = None
@@ -209,7 +202,8 @@ class EmbeddingWriter:
                     self._open = OpenShard(
                         self._folder, len(self._shards), self._settings, sentences is not None
                     )
-                full = shard_rows(len(self._shards), self.rows_per_shard)
+                index = len(self._shards)
+                full = self.rows_per_shard * (1 if index < 16 else 8 if index < 80 else 64)
                 step = min(len(stored) - at, full - self._open.rows)
                 counted = truncated or duplicates
                 assert not counted or step == len(stored), "rows that are counted cross a shard's end"
@@ -326,8 +320,6 @@ class EmbeddingWriter:
         if not self._folder.is_dir():  # that run was killed when its folder had its name, and that is gone
             self._begin()
             return
-        if progress.rows_per_shard != self.rows_per_shard:
-            differences.append(f"rows in a shard: {progress.rows_per_shard} there, {self.rows_per_shard} now")
         if progress.base != self._base_checksum:
             differences.append(
                 f"appended to: {progress.base or 'nothing'} there, {self._base_checksum or 'nothing'} now"
@@ -360,7 +352,6 @@ class EmbeddingWriter:
         fsync_folder(self._folder)
         progress = UnfinishedStore(
             settings=self._settings,
-            rows_per_shard=self.rows_per_shard,
             base=self._base_checksum,
             shards=tuple(self._shards),
         )

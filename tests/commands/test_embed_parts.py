@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.stages.embed.embed import embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Part
+from mexma_cli.store.writer import EmbeddingWriter
 from tests import command
 from tests.command import ok
 from tests.processes import KILLED_IN_A_SHARD, MEXMA, Program
@@ -76,7 +76,7 @@ def texts(
     tmp_path: Path, sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Path]:
     """Two folders with the same texts: a long one with several shards in each of two parts, a short one."""
-    monkeypatch.setitem(embed_file.__kwdefaults__, "rows_per_shard", 16)
+    monkeypatch.setattr(EmbeddingWriter, "rows_per_shard", 16)
     rows = [f"{sentence} {number}" for number in range(20) for sentence in sentences["fra"]]
     folders = (tmp_path / "one", tmp_path / "two")
     for folder in folders:

@@ -82,15 +82,11 @@ def _shrink(texts: Path) -> None:
     from mexma_cli.commands import demo
     from mexma_cli.knn import tiles
     from mexma_cli.stages import demo as stage
-    from mexma_cli.stages.embed.embed import embed_file
-    from mexma_cli.stages.project import project
     from mexma_cli.stages.split import inputs
     from mexma_cli.store import journal
     from mexma_cli.store.writer import EmbeddingWriter
 
-    for function in (embed_file, project, EmbeddingWriter.__init__):
-        assert function.__kwdefaults__ is not None
-        function.__kwdefaults__["rows_per_shard"] = 32
+    EmbeddingWriter.rows_per_shard = 32
     journal.SECONDS = journal._SHARE = 0  # type: ignore[assignment]
     tiles.X_TILE = tiles.Y_TILE = tiles.X_ROWS = 64
     inputs.CHUNK = 2000

@@ -18,7 +18,7 @@ from mexma_cli.stages import project as stage
 from mexma_cli.stages.project import project
 from mexma_cli.stages.train.decompose import DecomposerManifest, TrainedDecomposer
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
-from tests.stores import embedding_writer
+from tests.stores import embedding_writer, shards_of
 
 DIM, ROWS = 5, 31
 
@@ -68,6 +68,7 @@ def test_every_row(part: Any, block: int, store: EmbeddingStore, monkeypatch: py
     assert manifest.sources == store.manifest.sources and manifest.argv == ("mexma", "project")
 
 
+@shards_of(6)
 def test_counts_go_along(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(9, DIM)).astype(np.float32)
     sentences = ["a", "b", "", "c", "a", "d", "e", "f", "a"]
@@ -80,7 +81,7 @@ def test_counts_go_along(tmp_path: Path) -> None:
         writer.write(vectors[4:8], sentences[4:8], duplicates=1)
         writer.write(vectors[8:], sentences[8:], truncated=1, duplicates=1)
         store = writer.finish()
-    made = project(store, decomposer(tmp_path), "meaning", tmp_path / "b.emb", rows_per_shard=6)
+    made = project(store, decomposer(tmp_path), "meaning", tmp_path / "b.emb")
     there, now = store.manifest, made.manifest
     assert (now.truncated, now.empty, now.duplicates) == (3, 1, 2)
     assert (now.clean, now.prefix, now.part, now.precision) == (
@@ -89,24 +90,25 @@ def test_counts_go_along(tmp_path: Path) -> None:
     )
 
 
+@shards_of(5)
 def test_a_killed_run_goes_on_to_the_same_bytes(
     store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, "_BLOCK_BYTES", 4 * 4 * DIM)
     trained, parent = decomposer(Path("runs/x")), store.path.parent
-    whole = project(store, trained, "meaning", parent / "whole.emb", rows_per_shard=5)
+    whole = project(store, trained, "meaning", parent / "whole.emb")
 
     def killed(done: int, total: int) -> None:
         if done > 17:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        project(store, trained, "meaning", parent / "cut.emb", rows_per_shard=5, on_progress=killed)
+        project(store, trained, "meaning", parent / "cut.emb", on_progress=killed)
     assert not (parent / "cut.emb").exists()
     assert len(list(in_work(parent / "cut.emb").glob("vectors-*.npy"))) == 3
     begins: list[int] = []
     made = project(
-        store, trained, "meaning", parent / "cut.emb", rows_per_shard=5,
+        store, trained, "meaning", parent / "cut.emb",
         on_progress=lambda done, total: begins.append(done),
     )  # fmt: skip
     assert begins[0] > 15

@@ -135,7 +135,6 @@ def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
         ({"dtype": "float32"}, "stored type: float16 there, float32 now"),
         ({"language": "eng_Latn"}, "language: fra_Latn there"),
         ({"source": Source(path="a.txt", checksum="other", lines=1)}, "text"),
-        ({"rows_per_shard": 6}, "rows in a shard: 5 there, 6 now"),
         ({"precision": "bfloat16"}, "computing type"),
     ],
 )

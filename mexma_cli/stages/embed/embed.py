@@ -18,7 +18,7 @@ from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.stages import EmbedSettings
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
-from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
+from mexma_cli.store.writer import EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
 from mexma_cli.text.lines import FileScan, is_blank, read_again, scan, tell_if_broken
@@ -57,7 +57,6 @@ def embed_file(
     options: EmbedOptions = EmbedOptions(),
     *,
     argv: Sequence[str] = (),
-    rows_per_shard: int = ROWS_PER_SHARD,
     on_progress: EmbedProgress | None = None,
 ) -> EmbeddingStore:
     """Embed every line of a text, equal lines once, in memory that does not grow with the text.
@@ -69,7 +68,6 @@ def embed_file(
         source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
         output: The folder to be, ``NAME.emb``.
         argv: The command line, for the manifest.
-        rows_per_shard: Rows in the first shards.
 
     Raises:
         MexmaError: The text is broken or changed while it was read, the output is there with other
@@ -96,7 +94,6 @@ def embed_file(
         Source(path=text.label, checksum=text.checksum, lines=text.lines),
         encoder=encoder.name,
         argv=argv,
-        rows_per_shard=rows_per_shard,
         overwrite=options.overwrite,
         append=options.append,
     )

@@ -36,6 +36,7 @@ from tests.encoder.conftest import (
 from tests.encoder.conftest import write as write_json
 from tests.encoder.loading.test_folder import Hub, empty_cache, server
 from tests.encoder.test_refused import own_code, own_modules
+from tests.stores import shards_of
 
 __all__ = ["empty_cache", "own_modules", "server"]  # fixtures
 
@@ -129,6 +130,7 @@ def test_another_family_by_the_commands(texts: list[str], tmp_path: Path) -> Non
     assert 0.99 < found.min() < 1 - 1e-6
 
 
+@shards_of(8)
 def test_a_killed_run_goes_on_to_the_same_bytes(texts: list[str], tmp_path: Path) -> None:
     xlm(tmp_path / "xlm", texts)
     encoder = SentenceEncoder.load(tmp_path / "xlm", "cpu")
@@ -139,9 +141,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(texts: list[str], tmp_path: Path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_file(encoder, corpus, tmp_path / "a.emb", rows_per_shard=8, on_progress=stop)
-    embed_file(encoder, corpus, tmp_path / "b.emb", rows_per_shard=8)
-    embed_file(encoder, corpus, tmp_path / "a.emb", rows_per_shard=8)
+        embed_file(encoder, corpus, tmp_path / "a.emb", on_progress=stop)
+    embed_file(encoder, corpus, tmp_path / "b.emb")
+    embed_file(encoder, corpus, tmp_path / "a.emb")
     files = [sorted((tmp_path / f"{name}.emb").glob("vectors*")) for name in "ab"]
     assert len(files[0]) == 3
     assert [a.read_bytes() for a in files[0]] == [b.read_bytes() for b in files[1]]

@@ -22,7 +22,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Part
 from mexma_cli.text.lines import read_lines, scan
-from tests.stores import content, flip
+from tests.stores import content, flip, shards_of
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     return path
 
 
+@shards_of(32)
 def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
     store = embed_file(
@@ -48,7 +49,6 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
         tmp_path / "a.emb",
         EmbedOptions("fra_Latn", EmbedSettings(store_dtype="float32")),
         argv=["mexma", "embed"],
-        rows_per_shard=32,
         on_progress=lambda *done: told.append(done),
     )
     lines = list(read_lines(corpus))
@@ -149,12 +149,13 @@ def test_a_text_that_is_rewritten_or_grows_meanwhile(
 
 @pytest.mark.parametrize("part", [None, Part(1, 2)])
 @pytest.mark.parametrize("stopped_at", [0, 48])
+@shards_of(16)
 def test_lines_of_another_text_do_not_stay_when_the_text_comes_back(
     part: Part | None, stopped_at: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
 ) -> None:
     """The text is another one for a while: until that run ends with an error, or is killed."""
     whole, options = corpus.read_bytes(), EmbedOptions("fra_Latn", part=part)
-    expected = embed_file(encoder, corpus, tmp_path / "whole.emb", options, rows_per_shard=16)
+    expected = embed_file(encoder, corpus, tmp_path / "whole.emb", options)
 
     def stop(done: int, total: int, tokens: int) -> None:
         if done == stopped_at > 0:
@@ -163,12 +164,13 @@ def test_lines_of_another_text_do_not_stay_when_the_text_comes_back(
     text = scan(corpus)
     corpus.write_bytes(whole.replace(b"plus proche ? 2", b"moins proche ? 2"))
     with pytest.raises(Stopped if stopped_at else MexmaError):
-        embed_file(encoder, text, tmp_path / "a.emb", options, rows_per_shard=16, on_progress=stop)
+        embed_file(encoder, text, tmp_path / "a.emb", options, on_progress=stop)
     corpus.write_bytes(whole)
-    resumed = embed_file(encoder, corpus, tmp_path / "a.emb", options, rows_per_shard=16)
+    resumed = embed_file(encoder, corpus, tmp_path / "a.emb", options)
     assert content(resumed.path) == content(expected.path)
 
 
+@shards_of(32)
 def test_damage_in_what_is_gone_on_with_is_found(
     encoder: SentenceEncoder, corpus: Path, tmp_path: Path
 ) -> None:
@@ -179,10 +181,10 @@ def test_damage_in_what_is_gone_on_with_is_found(
     for name in ("vectors-00000.npy", "lines-00001.txt.zst"):
         output = tmp_path / f"{name}.emb"
         with pytest.raises(Stopped):
-            embed_file(encoder, corpus, output, rows_per_shard=32, on_progress=stop)
+            embed_file(encoder, corpus, output, on_progress=stop)
         flip(tmp_path / f"{name}.emb.partial" / f"{name}.emb" / name)
         with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
-            embed_file(encoder, corpus, output, rows_per_shard=32)
+            embed_file(encoder, corpus, output)
 
 
 LONG, EMPTY, BLANK = 8, 9, 10
@@ -213,17 +215,17 @@ def test_equal_lines_are_embedded_once_and_have_equal_vectors(
     encoder: SentenceEncoder, rows: list[int], chunks: int, chunk: int
 ) -> None:
     """In a run that was stopped after some chunks and gone on with too, to the same bytes."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, shards_of(chunk):
         corpus = repetitive(Path(folder), rows)
 
         def stop(done: int, total: int, tokens: int) -> None:
             if done >= chunks * chunk and done < total:
                 raise Stopped
 
-        whole = embed_file(encoder, corpus, Path(folder) / "whole.emb", rows_per_shard=chunk)
+        whole = embed_file(encoder, corpus, Path(folder) / "whole.emb")
         with contextlib.suppress(Stopped):
-            embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk, on_progress=stop)
-        resumed = embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk)
+            embed_file(encoder, corpus, Path(folder) / "a.emb", on_progress=stop)
+        resumed = embed_file(encoder, corpus, Path(folder) / "a.emb")
         assert content(resumed.path) == content(whole.path)
         firsts = [rows.index(row) for row in rows]
         vectors = whole.vectors(0, whole.rows)
@@ -235,6 +237,7 @@ def test_equal_lines_are_embedded_once_and_have_equal_vectors(
         assert whole.manifest.empty == rows.count(EMPTY) + rows.count(BLANK)
 
 
+@shards_of(6)
 def test_a_repeated_line_costs_nothing(encoder: SentenceEncoder, tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
     rows = [0, 1, 0, 2] * 10
@@ -242,7 +245,6 @@ def test_a_repeated_line_costs_nothing(encoder: SentenceEncoder, tmp_path: Path)
         encoder,
         repetitive(tmp_path, rows),
         tmp_path / "a.emb",
-        rows_per_shard=6,
         on_progress=lambda *done: told.append(done),
     )
     assert told[-1] == (40, 40, sum(map(len, encoder.tokenize(KNOWN[:3]))))
@@ -268,12 +270,13 @@ def test_cleaned_lines_are_embedded_and_the_lines_themselves_kept(
 
 
 @pytest.mark.parametrize("of", [1, 3, 7])
+@shards_of(2)
 def test_parts_are_the_rows_of_the_text(
     of: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
 ) -> None:
     corpus.write_text("".join(f"line {number % 4}\n" for number in range(5)))
     stores = [
-        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions(part=Part(number, of)), rows_per_shard=2)
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions(part=Part(number, of)))
         for number in range(1, of + 1)
     ]
     assert [line for store in stores for line in store.sentences()] == list(read_lines(corpus))
@@ -284,22 +287,21 @@ def test_parts_are_the_rows_of_the_text(
     assert not (tmp_path / "a.emb").exists()
 
 
+@shards_of(2)
 def test_an_appended_text_follows_and_resumes(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
     more = repetitive(tmp_path, [0, LONG, 0, 1, EMPTY, 1, 0])
     for name in ("a.emb", "b.emb"):
-        embed_file(encoder, corpus, tmp_path / name, rows_per_shard=32)
+        embed_file(encoder, corpus, tmp_path / name)
 
     def stop(done: int, total: int, tokens: int) -> None:
         if done > 4:
             raise Stopped
 
     with pytest.raises(Stopped):
-        embed_file(
-            encoder, more, tmp_path / "a.emb", EmbedOptions(append=True), rows_per_shard=2, on_progress=stop
-        )
+        embed_file(encoder, more, tmp_path / "a.emb", EmbedOptions(append=True), on_progress=stop)
     assert EmbeddingStore.open(tmp_path / "a.emb").rows == 100
-    longer = embed_file(encoder, more, tmp_path / "a.emb", EmbedOptions(append=True), rows_per_shard=2)
-    at_once = embed_file(encoder, more, tmp_path / "b.emb", EmbedOptions(append=True), rows_per_shard=2)
+    longer = embed_file(encoder, more, tmp_path / "a.emb", EmbedOptions(append=True))
+    at_once = embed_file(encoder, more, tmp_path / "b.emb", EmbedOptions(append=True))
     assert content(longer.path) == content(at_once.path)
     assert list(longer.sentences()) == [*read_lines(corpus), *read_lines(more)]
     np.testing.assert_array_equal(longer.vectors(100, 101), longer.vectors(106, 107))
