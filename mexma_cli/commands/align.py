@@ -19,16 +19,16 @@ from mexma_cli.commands.options import (
     languages_option,
     no_verify_option,
     options_of,
+    path_option,
     report_option,
     result_option,
     shard_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.stages import AlignSettings
+from mexma_cli.settings.stages import AlignSettings, EncoderChoice
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.align.align import AlignCounts
     from mexma_cli.stages.align.files import AlignJob
     from mexma_cli.store.layout import Part
@@ -41,12 +41,12 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
 @click.command("align", epilog=format_epilog(alignments=True))
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
-@document_option(
+@path_option(
     "--docs",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="SOURCE_DOCS TARGET_DOCS",
     help="SOURCE and TARGET hold many documents: two files with the document id of every line.",
+    metavar="SOURCE_DOCS TARGET_DOCS",
+    add=document_option,
+    nargs=2,
 )
 @document_pairs_option
 @document_option(
@@ -57,16 +57,13 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
 @options_of(AlignSettings)
 @result_option
 @format_options("documents and line numbers", alignments=True)
-@click.option(
+@path_option(
     "--unaligned",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
     help="Write the sentences that were not aligned there, for `mexma mine --within`.",
+    metavar="FOLDER",
 )
-@click.option(
+@path_option(
     "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf), "
     "or show both texts side by side (.html).",
 )

@@ -11,7 +11,13 @@ import click
 
 from mexma_cli.commands.formats import format_epilog, format_option, rule_epilog
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
-from mexma_cli.commands.options import options_of, result_option, workers_option, written_languages_option
+from mexma_cli.commands.options import (
+    options_of,
+    path_option,
+    result_option,
+    workers_option,
+    written_languages_option,
+)
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import SELECTABLE
@@ -25,28 +31,16 @@ log = logging.getLogger(__name__)
 @click.command("filter", epilog=f"{rule_epilog(SELECTABLE)}\n\n{format_epilog()}")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @options_of(RuleSettings)
-@click.option(
+@path_option(
     "--exclude",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Drop pairs with a sentence of this file, such as a test set (one a line or column).",
+    multiple=True,
 )
 @written_languages_option
 @result_option
 @format_option(otherwise="tsv; on stdout that of the input")
-@click.option(
-    "--rejects",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write what is dropped: reason TAB number of the pair TAB the pair.",
-)
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a JSON report: counts by reason, rules and limits.",
-)
+@path_option("--rejects", help="Write what is dropped: reason TAB number of the pair TAB the pair.")
+@path_option("--report", help="Write a JSON report: counts by reason, rules and limits.")
 @workers_option("Number of processes.")
 def command(
     bitext: tuple[Path, ...],

@@ -13,14 +13,13 @@ from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.files import resolved
-from mexma_cli.settings.stages import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
 from mexma_cli.text.amounts import size, size_option, time_needed
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from mexma_cli.settings.stages import EncoderChoice, SearchSettings
     from mexma_cli.stages.knn.estimate import SearchEstimate
     from mexma_cli.store.embeddings import EmbeddingStore
 

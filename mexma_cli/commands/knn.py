@@ -20,12 +20,11 @@ from mexma_cli.commands.options import (
     overwrite_option,
     search_options,
 )
-from mexma_cli.settings.stages import KnnSettings
+from mexma_cli.settings.stages import EncoderChoice, KnnSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)

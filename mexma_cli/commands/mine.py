@@ -24,6 +24,7 @@ from mexma_cli.commands.options import (
     encoder_options,
     languages_option,
     no_verify_option,
+    path_option,
     report_option,
     result_option,
     scoring_option,
@@ -32,12 +33,11 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.commands.tune_output import tell_estimated
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.stages import MineSettings
+from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.mine import Mined
 
@@ -48,22 +48,21 @@ log = logging.getLogger(__name__)
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True), required=False)
 @search_options(MineSettings)
-@scoring_option(
+@path_option(
     "--neighbours",
-    type=click.Path(path_type=Path),
-    metavar="NAME.knn",
     help="Take neighbours that `mexma knn` has found, instead of searching.",
+    metavar="NAME.knn",
+    add=scoring_option,
 )
 @scoring_option(
     "--all-candidates",
     is_flag=True,
     help="Instead of --retrieval: every sentence with all its neighbours.",
 )
-@selection_option(
+@path_option(
     "--thresholds",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Take the threshold from this file, which `mexma tune --save-threshold` or `mexma run` wrote.",
+    add=selection_option,
 )
 @document_options
 @result_option

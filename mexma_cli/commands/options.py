@@ -25,26 +25,41 @@ if TYPE_CHECKING:
     from mexma_cli.store.layout import Part
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def section(name: str) -> Callable[..., Callable[[Command], Command]]:
+    """`click.option` for an option that the help lists under a heading of its own."""
+    return functools.partial(click.option, cls=SectionOption, section=name)
+
+
+scoring_option = section("Scoring options")
+selection_option = section("Selection options")
+document_option = section("Document options")
+
+
+def path_option(
+    *names: str, help: str, metavar: str | None = "FILE", add: Callable[..., Any] = click.option, **how: Any
+) -> Callable[[Command], Command]:
+    """An option that names a file or folder; `add` decides where the help lists it."""
+    found: Callable[[Command], Command] = add(
+        *names, type=click.Path(path_type=Path), metavar=metavar, help=help, **how
+    )
+    return found
+
+
 JSON_HELP = "Print the result as one JSON object."
 json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 json_lines_option = click.option(
     "--json", "as_json", is_flag=True, help="Write one JSON object a line; so does -o NAME.jsonl."
 )
-report_option = click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    help="Write a JSON report: inputs, settings, counts, scores, time and memory.",
+report_option = path_option(
+    "--report", help="Write a JSON report: inputs, settings, counts, scores, time and memory.", metavar=None
 )
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace the output if it exists, whole or damaged."
 )
-decomposer_option = click.option(
-    "--with",
-    "run",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Folder of a finished decomposer run.",
+decomposer_option = path_option(
+    "--with", "run", help="Folder of a finished decomposer run.", metavar="RUN", required=True
 )
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe, for this run."
@@ -58,16 +73,6 @@ plugin_option = click.option(
     help="Python file that registers an objective of your own.",
 )
 _BOUNDS = {"ge": ("min", False), "gt": ("min", True), "le": ("max", False), "lt": ("max", True)}
-
-
-def section(name: str) -> Callable[..., Callable[[Command], Command]]:
-    """`click.option` for an option that the help lists under a heading of its own."""
-    return functools.partial(click.option, cls=SectionOption, section=name)
-
-
-scoring_option = section("Scoring options")
-selection_option = section("Selection options")
-document_option = section("Document options")
 
 
 def output_option(
@@ -179,11 +184,10 @@ def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
     return decorated
 
 
-document_pairs_option = document_option(
+document_pairs_option = path_option(
     "--document-pairs",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Which documents are paired: source id TAB target id.  [default: equal ids]",
+    add=document_option,
 )
 
 
@@ -199,12 +203,12 @@ def document_options(command: Command) -> Command:
         documents = DocumentFiles(*within, document_pairs) if within else None
         return command(documents=documents, **options)
 
-    texts = document_option(
+    texts = path_option(
         "--within",
-        nargs=2,
-        type=click.Path(path_type=Path),
-        metavar="SOURCE_DOCS TARGET_DOCS",
         help="Look for pairs within paired documents only: two files with the document id of every line.",
+        metavar="SOURCE_DOCS TARGET_DOCS",
+        add=document_option,
+        nargs=2,
     )
     return cast(Command, texts(document_pairs_option(gathered)))
 

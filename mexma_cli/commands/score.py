@@ -16,17 +16,17 @@ from mexma_cli.commands.options import (
     json_lines_option,
     no_verify_option,
     options_of,
+    path_option,
     result_option,
     scoring_option,
     written_languages_option,
 )
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.settings.stages import JudgingSettings
+from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.score.score import Scored
 
 log = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 @click.command("score")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @options_of(JudgingSettings)
-@scoring_option(
+@path_option(
     "--background",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="SOURCE TARGET",
     help="Texts or stores that the neighbourhoods come from.  [default: the two sides of BITEXT]",
+    metavar="SOURCE TARGET",
+    add=scoring_option,
+    nargs=2,
 )
 @scoring_option(
     "--probability",

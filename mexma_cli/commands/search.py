@@ -8,7 +8,6 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -29,13 +28,10 @@ from mexma_cli.commands.options import (
     section,
 )
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.settings.stages import ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
-
-if TYPE_CHECKING:
-    from mexma_cli.settings.stages import EncoderChoice
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import click
 from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
-from mexma_cli.commands.options import options_of, output_option, workers_option
+from mexma_cli.commands.options import options_of, output_option, path_option, workers_option
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.text.rules import OF_SENTENCES
@@ -34,11 +34,7 @@ log = logging.getLogger(__name__)
 )
 @output_option(None, "File of the sentences, compressed if named .gz, .bz2, .xz or .zst.", required=True)
 @options_of(SplitSettings)
-@click.option(
-    "--rejects",
-    type=click.Path(path_type=Path),
-    help="Write what is dropped: reason, document id, start, end, text.",
-)
+@path_option("--rejects", help="Write what is dropped: reason, document id, start, end, text.", metavar=None)
 @workers_option("Number of processes.")
 def command(
     inputs: tuple[str, ...],

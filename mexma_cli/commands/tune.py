@@ -27,6 +27,7 @@ from mexma_cli.commands.options import (
     no_verify_option,
     options_of,
     output_option,
+    path_option,
 )
 from mexma_cli.commands.tune_output import (
     estimated_json,
@@ -69,58 +70,35 @@ _OF_TEXTS = (
     required=True,
     type=click.Path(path_type=Path, allow_dash=True),
 )
-@click.option(
+@path_option(
     "--gold",
-    type=click.Path(path_type=Path),
     help="The true pairs, source TAB target: sentences, or ids with --source and --target.",
+    metavar=None,
 )
-@click.option(
-    "--source",
-    "source_ids",
-    type=click.Path(path_type=Path),
-    help="Ids of the source sentences, id TAB sentence (as BUCC).",
+@path_option(
+    "--source", "source_ids", help="Ids of the source sentences, id TAB sentence (as BUCC).", metavar=None
 )
-@click.option(
-    "--target",
-    "target_ids",
-    type=click.Path(path_type=Path),
-    help="Ids of the target sentences, id TAB sentence.",
-)
+@path_option("--target", "target_ids", help="Ids of the target sentences, id TAB sentence.", metavar=None)
 @click.option(
     "--label",
     type=click.IntRange(min=1),
     metavar="N",
     help="Ask in the terminal whether N of the pairs are right, to correct the estimate.",
 )
-@click.option(
-    "--labels",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File of the answers to --label, old and new.  [default: labels.tsv]",
-)
+@path_option("--labels", help="File of the answers to --label, old and new.  [default: labels.tsv]")
 @click.option(
     "--precision",
     type=click.FloatRange(min=0, min_open=True, max=1),
     metavar="SHARE",
     help="Instead of the best F1: the lowest threshold with this precision, such as 0.95.",
 )
-@click.option(
-    "--save-threshold",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`.",
-)
+@path_option("--save-threshold", help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`.")
 @click.option(
     "--languages",
     metavar="CODE,CODE...",
     help="One threshold a language; {lang} in file names stands for its code.",
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw the scores of right and other pairs (.png, .svg, .pdf).",
-)
+@path_option("--plot", help="Draw the scores of right and other pairs (.png, .svg, .pdf).")
 @json_option
 @output_option(None, "Write the pairs above the threshold there, best first.")
 @options_of(MineSettings, *_OF_MINING)

@@ -15,6 +15,8 @@ from mexma_cli.commands.options import (
     encoder_options,
     json_option,
     no_verify_option,
+    output_option,
+    path_option,
     written_languages_option,
 )
 from mexma_cli.reporting.tables import aligned
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @click.command("train")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file of weights.")
+@output_option(None, "The file of weights.", required=True)
 @click.option(
     "-k",
     "--neighbourhood",
@@ -40,12 +42,7 @@ log = logging.getLogger(__name__)
     metavar="N",
     help="Size of a neighbourhood, as for `mexma mine`.",
 )
-@click.option(
-    "--plugin",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Python file with features of pairs of your own. It is run: read it first.",
-)
+@path_option("--plugin", help="Python file with features of pairs of your own. It is run: read it first.")
 @json_option
 @written_languages_option
 @encoder_options

@@ -8,20 +8,14 @@ import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
-from mexma_cli.commands.options import options_of, output_option
+from mexma_cli.commands.options import options_of, output_option, path_option
 from mexma_cli.settings.stages import Switching
 
 
 @click.command("codeswitch")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.argument("target", metavar="ENGLISH", type=click.Path(path_type=Path))
-@click.option(
-    "--dictionary",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Dictionary into English, in MUSE's format.",
-)
+@path_option("--dictionary", help="Dictionary into English, in MUSE's format.", required=True)
 @click.option("--lang", required=True, type=CODE, metavar="CODE", help="Language of SOURCE.")
 @output_option(
     "DIR", "Folder of the files, which are replaced if they exist.", required=True, file_okay=False

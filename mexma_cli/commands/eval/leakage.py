@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
-from mexma_cli.commands.options import decomposer_option
+from mexma_cli.commands.options import decomposer_option, path_option
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
 
@@ -34,13 +34,12 @@ PANELS = 12
     metavar="LIST",
     help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
 )
-@click.option(
+@path_option(
     "--sts",
     "sets",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE|DIR",
     help="Similarity sets, as for `mexma eval sts`; may be repeated.",
+    metavar="FILE|DIR",
+    multiple=True,
 )
 @click.option(
     "--plot",

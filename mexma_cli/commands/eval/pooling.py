@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
+from mexma_cli.commands.options import path_option
 from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.stages.embed.inputs import load_encoder
 
@@ -17,19 +18,9 @@ from mexma_cli.stages.embed.inputs import load_encoder
     "what xsim and sts need",
     refuses={"pooling": "what is compared here: leave it out."},
 )
-@click.option(
-    "--xsim",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Measure xsim on DIR, as `mexma eval xsim`.",
-)
-@click.option(
-    "--sts",
-    metavar="FILE|DIR",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Measure STS, as `mexma eval sts`; may be repeated.",
+@path_option("--xsim", "folder", help="Measure xsim on DIR, as `mexma eval xsim`.", metavar="DIR")
+@path_option(
+    "--sts", help="Measure STS, as `mexma eval sts`; may be repeated.", metavar="FILE|DIR", multiple=True
 )
 @languages_option
 @split_option

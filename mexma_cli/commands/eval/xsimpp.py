@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
+from mexma_cli.commands.options import path_option
 from mexma_cli.settings.stages import ScoreSettings
 
 if TYPE_CHECKING:
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
     "the same as xsim, and hard negatives",
     lower_is_better=True,
 )
-@click.option(
+@path_option(
     "--augmented",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
     help="Folder of hard negatives.  [default: <split>_augmented in DIR, or DIR]",
+    metavar="DIR",
 )
 @aligned_options
 def command(session: Session, augmented: Path | None, data: AlignedTexts, settings: ScoreSettings) -> Result:

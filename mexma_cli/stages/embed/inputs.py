@@ -16,13 +16,12 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, resolved
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import label_of
+from mexma_cli.text.lines import FileScan, label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.settings.stages import EncoderChoice, Pooling
     from mexma_cli.store.embeddings import EmbeddingStore
-    from mexma_cli.text.lines import FileScan
 
 log = logging.getLogger(__name__)
 
