@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import subprocess
 import sys
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import make_folder, shipped_folder, whole_file
+
 BEST = 10
 """Pairs that are shown."""
+TEXTS = "spa-eng"
 
 
 @click.command("demo")
@@ -24,8 +29,6 @@ def command(folder: Path) -> None:
     translations hidden in them; FOLDER/README.md names their source. It takes about a minute and downloads
     nothing.
     """
-    from mexma_cli.stages.demo import lay_out
-
     started = time.monotonic()
     for words in lay_out(folder):
         click.echo(f"\n$ {shlex.join(['mexma', *words])}")
@@ -38,3 +41,42 @@ def command(folder: Path) -> None:
             with pairs.open(encoding="utf-8") as lines:
                 click.echo("".join(islice(lines, BEST)), nl=False)
     click.echo(f"\n{time.monotonic() - started:.0f} s. All of it is in {folder}; all pairs: pairs.tsv there.")
+
+
+def shipped_texts() -> Path:
+    """The folder of the texts: Spanish and English sentences of Tatoeba, and which translate each other."""
+    return shipped_folder("examples") / TEXTS
+
+
+def lay_out(folder: Path) -> list[list[str]]:
+    """Copy the texts into a folder, with the page that says whose they are.
+
+    Returns:
+        The commands that embed, mine and measure them, in their order, each as its words.
+
+    Raises:
+        MexmaError: The folder cannot be made, or holds anything else.
+    """
+    texts = {text.name: text.read_bytes() for text in sorted(shipped_texts().iterdir())}
+    _check_ours(folder, texts)
+    make_folder(folder)
+    for name, text in texts.items():
+        with whole_file(folder / name) as file:
+            file.write(text)
+    at = {name: str(folder / name) for name in ("spa.emb", "eng.emb", "pairs.tsv")}
+    picture = ["--plot", str(folder / "scores.png")] if importlib.util.find_spec("matplotlib") else []
+    return [
+        ["embed", "--model", "mini", "--lang", "spa", str(folder / "spa.txt"), "-o", at["spa.emb"]],
+        ["embed", "--model", "mini", "--lang", "eng", str(folder / "eng.txt"), "-o", at["eng.emb"]],
+        ["mine", at["spa.emb"], at["eng.emb"], "-o", at["pairs.tsv"]],
+        ["tune", at["pairs.tsv"], "--gold", str(folder / "gold.tsv"), *picture],
+    ]
+
+
+def _check_ours(folder: Path, texts: dict[str, bytes]) -> None:
+    """Refuse a folder with other texts of these names, or with anything but the page, which is the first."""
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    begun = {min(texts), f"{min(texts)}.partial"}
+    others = [name for name in there.intersection(texts) if (folder / name).read_bytes() != texts[name]]
+    if others or (there and not there & begun):
+        raise MexmaError(f"{folder} holds {min(others or there)}, not of the demo", "name another folder")

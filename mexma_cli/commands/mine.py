@@ -116,8 +116,7 @@ def command(
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
-    from mexma_cli.stages.mine.files import documents_of, language_of, mine_files
-    from mexma_cli.stages.mine.report import MiningJob
+    from mexma_cli.stages.mine.files import MiningJob, documents_of, language_of, mine_files
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)

@@ -143,7 +143,7 @@ def command(
 
 def _answer(path: Path, encoder: EncoderChoice, margin: str, languages: tuple[str, str]) -> None:
     from mexma_cli.stages.embed.inputs import load_encoder
-    from mexma_cli.stages.score.stream import answered
+    from mexma_cli.stages.score.score import answered
 
     for scores in answered(path, load_encoder(encoder), margin, languages):
         click.echo("".join(f"{score}\n" for score in shortest(scores)), nl=False)  # which flushes

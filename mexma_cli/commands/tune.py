@@ -174,7 +174,7 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from a gold list, or one for each language from its own."""
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.tune.files import TuningFiles, tune_files
+    from mexma_cli.stages.tune.tune import TuningFiles, tune_files
 
     files = TuningFiles(candidates, **{name: options[name] for name in _FILES})
     jobs = {"": files}
@@ -207,8 +207,8 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
     from mexma_cli.stages.mine.thresholds import of_cut, read_thresholds, save_threshold
-    from mexma_cli.stages.tune.files import draw_estimate
     from mexma_cli.stages.tune.labels import Labels
+    from mexma_cli.stages.tune.tune import draw_estimate
 
     documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
     read = [*inputs, *(path for path in documents or () if path)]

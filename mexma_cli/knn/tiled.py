@@ -47,7 +47,6 @@ def search_tile(
     keep: tuple[np.ndarray, np.ndarray],
     spans: tuple[Span, Span],
     k: int,
-    memory: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest rows of the tile's other side, for the rows of both spans.
 
@@ -55,14 +54,13 @@ def search_tile(
         sides: The whole x and y.
         keep: bool [rows of the span] of both, those that take part.
         spans: The rows of x and of y in the tile.
-        memory: As for `exact.knn`.
 
     Returns:
         Lists of keys (see `keys_of`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
         has fewer neighbours.
     """
     x, y = (Side(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
-    forward, backward = search(x, y, k, memory)
+    forward, backward = search(x, y, k)
     return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mexma_cli.stages.demo import shipped_texts
+from mexma_cli.commands.demo import shipped_texts
 from tests.command import fails, ok, run
 
 

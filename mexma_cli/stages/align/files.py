@@ -59,8 +59,7 @@ from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import Progress, load_encoder_of
 from mexma_cli.stages.knn.search import peak_memory
-from mexma_cli.stages.mine.files import agreed_language, tell_documents
-from mexma_cli.stages.mine.report import quantiles, versions
+from mexma_cli.stages.mine.files import agreed_language, quantiles, tell_documents, versions
 from mexma_cli.store.alignments import AlignmentJournal
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import kept_beside

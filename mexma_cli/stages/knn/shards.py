@@ -7,16 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import SEED, Parts, read_index, with_threads, write_index
-from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
+from mexma_cli.knn.index_search import Direction, in_tile, pairs_of
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
 from mexma_cli.stages.knn.tiles import read_rows, save
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore
 
 
 def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
@@ -127,20 +125,3 @@ def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence
 def found_in(place: int) -> str:
     """The file of a folder that `write_found` wrote for a span of the other side."""
     return f"{place:05d}.npy"
-
-
-def write_scored_tile(
-    stores: StorePair,
-    rows: tuple[Path, Path],
-    spans: tuple[Span, Span],
-    found: tuple[Path, Path],
-    k: int,
-    output: Path,
-) -> None:
-    """Write the tile of the pairs that were found for the rows of both sides (`tiles.write_tile`)."""
-    keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
-    pairs = np.load(found[0]), np.load(found[1])
-    lists = score_tile(stores, keep, spans, pairs, k)
-    for store in stores:
-        store.check_unchanged()
-    save(output, lists, "int64", k)

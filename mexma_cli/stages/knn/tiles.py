@@ -72,16 +72,21 @@ def write_tile(
     spans: tuple[Span, Span],
     k: int,
     output: Path,
-    memory: int | None = None,
+    found: tuple[Path, Path] | None = None,
 ) -> None:
     """Search one tile and keep the keys of both directions, int64 [rows and columns of the tile, k], as .npy.
 
     Args:
         rows: What `write_rows` kept of both stores.
-        memory: Bytes that the search may take; None: what is fastest.
+        found: The pairs that `shards.write_found` found for the rows of both sides: these alone are compared.
     """
     keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
-    lists = search_tile(stores, keep, spans, k, memory)
+    if found is None:
+        lists = search_tile(stores, keep, spans, k)
+    else:
+        from mexma_cli.knn.index_search import score_tile
+
+        lists = score_tile(stores, keep, spans, (np.load(found[0]), np.load(found[1])), k)
     for store in stores:
         store.check_unchanged()
     save(output, lists, "int64", k)

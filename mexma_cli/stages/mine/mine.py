@@ -24,8 +24,8 @@ from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
-from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
 from mexma_cli.stages.mine.probable import check_memory_for, judged, probable_pairs, stated
+from mexma_cli.stages.mine.texts import Known, PairTexts, known_in
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal

@@ -1,18 +1,24 @@
-"""The sentences of chosen rows, kept on disk until they are written."""
+"""The sentences of chosen rows, and those of mined pairs with ranks and means, kept on disk until written."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
 
 import numpy as np
 
 from mexma_cli.files import temporary_space
-from mexma_cli.store.spool import distinct
+from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.lists import Lists
+from mexma_cli.mining.margin import mean_of
+from mexma_cli.mining.match import rank_of
+from mexma_cli.store.embeddings import StorePair
+from mexma_cli.store.spool import Spool, Table, distinct
 
-_LINES = 1 << 16
+_LINES = 1 << 16  # read at a time
 
 
 class KeptTexts:
@@ -53,3 +59,151 @@ class KeptTexts:
             self._ends[done + 1 : until + 1] = self._ends[done] + np.cumsum(lengths)
             first, done = first + len(block), until
         self._file.flush()
+
+
+_PLACES = 1 << 18  # pairs of a bucket, if there are not more than `_BUCKETS` of them
+_BUCKETS = 100  # at most, since a process may have 1024 files open
+_ROW = np.dtype([("row", "<i8"), ("other", "<i8"), ("place", "<i8")])
+_BESIDE = np.dtype([("place", "<i8"), ("size", "<i4"), ("rank", "<i4"), ("mean", "<f4")])
+
+
+Known = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From rows of one side, ascending, and rows of the other, int64 [n] each, to the rank of the latter among
+the neighbours of the former (1 = nearest, 0 = not among them) and the mean cosines of these, [n] each."""
+
+
+def known_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -> Known:
+    """Ranks and means of pairs from neighbours; with `twins` those of the rows that stand for theirs."""
+
+    def look_up(rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if twins is not None:
+            rows, others = twins[0][rows], twins[1][others]
+        cosines, ids = lists.at(rows)
+        return rank_of(ids, others), mean_of(cosines, ids)
+
+    return look_up
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One side of n pairs: the sentences, and ranks int64 [n] and means float32 [n] as `Known` has them,
+    0 where they were not asked for."""
+
+    sentences: list[str]
+    rank: np.ndarray
+    mean: np.ndarray
+
+
+@dataclass(frozen=True)
+class PairTexts:
+    """The sentences of both sides of pairs; `places` int64 [n] are those of which the others were dropped."""
+
+    sides: tuple[JoinedSide, JoinedSide]
+    places: np.ndarray | None = None
+
+    @classmethod
+    def join(
+        cls, pairs: Candidates, stores: StorePair, known: tuple[Known, Known] | None = None
+    ) -> PairTexts:
+        """Look up the sentences of pairs and, with `known`, ranks and neighbourhoods."""
+        rows, sides = (pairs.source, pairs.target), []
+        for side, store in enumerate(stores):
+            look_up = known and known[side]
+            sides.append(JoinedSide(rows[side], rows[1 - side], store.sentences(), look_up))
+        return cls((sides[0], sides[1]))
+
+    def of(self, part: slice | np.ndarray) -> tuple[Beside, Beside]:
+        """Both sides of the pairs at some places, int64 [n], or from one place up to another."""
+        if self.places is not None:
+            part = np.array(self.places[part])
+        elif isinstance(part, slice):
+            part = np.arange(part.start, part.stop)
+        return self.sides[0].take(part), self.sides[1].take(part)
+
+
+class JoinedSide:
+    """One side of pairs. Takes little memory, however many there are: rows are sorted on disk, the text is
+    read once, in order, and its lines go into buckets of pairs that follow one another.
+
+    Args:
+        rows: int64 [n], this side of the pairs; a row may be in several.
+        others: int64 [n], the other side.
+        sentences: Those of all rows, in order.
+        known: Looks up ranks and means, if they are wanted.
+
+    Raises:
+        MexmaError: The temporary disk is full, or the sentences are damaged.
+    """
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        others: np.ndarray,
+        sentences: Iterator[str],
+        known: Known | None = None,
+    ) -> None:
+        self._known = known
+        self._step = max(_PLACES, -(-len(rows) // _BUCKETS))
+        buckets = -(-len(rows) // self._step)
+        self._records = [Spool(_BESIDE) for _ in range(buckets)]
+        self._texts = [tempfile.TemporaryFile() for _ in range(buckets)]  # noqa: SIM115 - live as long as this
+        self._open = -1, np.empty(0, _BESIDE), np.zeros(1, np.int64)
+        table, last = Table(_ROW, "row"), -1
+        for start in range(0, len(rows), _PLACES):
+            part = slice(start, start + _PLACES)
+            table.append(row=rows[part], other=others[part], place=np.arange(start, start + len(rows[part])))
+            last = max(last, int(rows[part].max()))
+        starts = range(0, last + 1, _LINES)
+        chosen = table.below(start + _LINES for start in starts)
+        with temporary_space():
+            for start, some in zip(starts, chosen, strict=True):
+                self._keep(some, list(islice(sentences, _LINES)), start)
+            for file in self._texts:
+                file.flush()
+
+    def take(self, places: np.ndarray) -> Beside:
+        """One side of the pairs at some places, int64 [n]; quick where they are in order."""
+        texts: list[str] = [""] * len(places)
+        rank, mean = np.zeros(len(places), np.int64), np.zeros(len(places), np.float32)
+        numbers = places // self._step
+        for number in np.unique(numbers).tolist():
+            wanted = np.flatnonzero(numbers == number)
+            records, ends = self._bucket(number)
+            own = places[wanted] - number * self._step
+            rank[wanted], mean[wanted] = records["rank"][own], records["mean"][own]
+            sizes, stops, file = (
+                records["size"][own].tolist(),
+                ends[own].tolist(),
+                self._texts[number].fileno(),
+            )
+            for at, size, stop in zip(wanted.tolist(), sizes, stops, strict=True):
+                texts[at] = os.pread(file, size, stop - size).decode("utf-8")
+        return Beside(texts, rank, mean)
+
+    def _bucket(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The records of a bucket in the order of the pairs, and where their sentences end in its file."""
+        if self._open[0] != number:
+            spool = self._records[number]
+            records = spool.read(0, spool.rows)
+            order = np.argsort(records["place"], kind="stable")
+            self._open = number, records[order], np.cumsum(records["size"], dtype=np.int64)[order]
+        return self._open[1:]
+
+    def _keep(self, chosen: np.ndarray, lines: list[str], first: int) -> None:
+        """Put what is known of some rows into the buckets of their pairs."""
+        if not len(chosen):
+            return
+        numbers = chosen["place"] // self._step
+        order = np.argsort(numbers, kind="stable")
+        beside, texts = (
+            np.zeros(len(chosen), _BESIDE),
+            [lines[row].encode("utf-8") for row in (chosen["row"] - first).tolist()],
+        )
+        beside["place"], beside["size"] = chosen["place"], list(map(len, texts))
+        if self._known is not None:
+            beside["rank"], beside["mean"] = self._known(chosen["row"], chosen["other"])
+        borders = np.searchsorted(numbers[order], np.arange(len(self._records) + 1)).tolist()
+        for number, (start, stop) in enumerate(pairwise(borders)):
+            if start < stop:
+                self._records[number].write(beside[order[start:stop]])
+                self._texts[number].write(b"".join([texts[place] for place in order[start:stop].tolist()]))

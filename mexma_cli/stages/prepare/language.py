@@ -21,8 +21,8 @@ from mexma_cli.files import MANIFEST
 from mexma_cli.settings.training import Data
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
-from mexma_cli.stages.prepare.tokens import SEED as NEGATIVES_SEED
-from mexma_cli.stages.prepare.tokens import HardNegatives, Teacher, TeachersTargets, Tokens, load_backend
+from mexma_cli.stages.prepare.tokenizer import SEED as NEGATIVES_SEED
+from mexma_cli.stages.prepare.tokenizer import HardNegatives, Teacher, TeachersTargets, Tokens, load_backend
 from mexma_cli.stages.worker_pool import worker_pool
 from mexma_cli.store.pairs import ExtraColumn, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits

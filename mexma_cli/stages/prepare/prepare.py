@@ -38,8 +38,7 @@ from mexma_cli.stages.prepare.language import (
     rules_of,
     work_on,
 )
-from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
-from mexma_cli.stages.prepare.tokens import Teacher
+from mexma_cli.stages.prepare.tokenizer import Teacher, as_text, recipe_tokenizer, teachers_tokenizer
 from mexma_cli.stages.worker_pool import result
 from mexma_cli.text.duplicates import folded
 from mexma_cli.text.lines import Member, read_lines

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, write_json_atomic
-from mexma_cli.settings.stages import EncoderChoice
+from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
+from mexma_cli.formats.bitext import AlignedPair, MinedPair, open_pairs, outputs_of, write_pairs
+from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -27,6 +32,8 @@ from mexma_cli.stages.run.units import (
 )
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
+from mexma_cli.text.lines import read_lines, scan
+from mexma_cli.text.writing import write_chunks
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -51,6 +58,12 @@ class Task:
     @property
     def settings(self) -> dict[str, Any]:
         return self.unit.settings
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """FLORES-200 codes of source and target."""
+        source, target = self.settings["languages"]
+        return source, target
 
     @property
     def model(self) -> Path | None:
@@ -178,7 +191,6 @@ def split(task: Task) -> dict[str, Any]:
 @_work
 def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
-    from mexma_cli.stages.run.pieces import write_pieces
 
     texts = [Path(path) for path in task.unit.files]
     if "sentences" in task.unit.inputs:
@@ -195,22 +207,13 @@ def _sentences(task: Task, name: str, what: str = "txt") -> Path:
 @_work
 def embed(task: Task) -> dict[str, Any]:
     """A piece of a text as a store."""
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
+
     piece = task.input("text") / task.settings["piece"]
     check_content(piece, task.settings["checksum"], ANEW)
-    return _embed(task, piece, piece.name)
-
-
-def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
-    from mexma_cli.settings.stages import EmbedSettings
-    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
-    from mexma_cli.text.lines import scan
-
-    language, encoder = (
-        task.settings["language"],
-        _encoder(task),
-    )
+    language, encoder = task.settings["language"], _encoder(task)
     options = EmbedOptions(language, EmbedSettings(clean=task.settings["clean"]))
-    manifest = embed_file(encoder, scan(path, f"{language}/{name}"), task.output, options).manifest
+    manifest = embed_file(encoder, scan(piece, f"{language}/{piece.name}"), task.output, options).manifest
     warning = unknown_language(encoder, language)
     return {"truncated": manifest.truncated, "duplicates": manifest.duplicates, "warning": warning}
 
@@ -235,13 +238,17 @@ def rows(task: Task) -> dict[str, Any]:
 @_work
 def tile(task: Task) -> dict[str, Any]:
     """The neighbours of some rows of both sides in one another."""
+    return _tile(task)
+
+
+def _tile(task: Task, found: tuple[Path, Path] | None = None) -> dict[str, Any]:
     from mexma_cli.knn.tiled import Span
     from mexma_cli.stages.knn.tiles import write_tile
 
     spans = Span(*task.settings["source"]), Span(*task.settings["target"])
     stores = task.store("source"), task.store("target")
     kept = task.input("source_rows"), task.input("target_rows")
-    write_tile(stores, kept, spans, task.settings["k"], task.output)
+    write_tile(stores, kept, spans, task.settings["k"], task.output, found)
     return {}
 
 
@@ -307,17 +314,11 @@ def look_up(task: Task) -> dict[str, Any]:
 @_work
 def score_tile(task: Task) -> dict[str, Any]:
     """The neighbours of some rows of both sides in one another, among those that were found by indexes."""
-    from mexma_cli.knn.tiled import Span
-    from mexma_cli.stages.knn.shards import found_in, write_scored_tile
+    from mexma_cli.stages.knn.shards import found_in
 
-    found = []
-    for name, place in zip(("source_found", "target_found"), task.settings["place"][::-1], strict=True):
-        found.append(task.input(name, found_in(place)))
-    spans = Span(*task.settings["source"]), Span(*task.settings["target"])
-    stores = task.store("source"), task.store("target")
-    kept = task.input("source_rows"), task.input("target_rows")
-    write_scored_tile(stores, kept, spans, (found[0], found[1]), task.settings["k"], task.output)
-    return {}
+    row, column = task.settings["place"]
+    found = task.input("source_found", found_in(column)), task.input("target_found", found_in(row))
+    return _tile(task, found)
 
 
 @_work
@@ -340,18 +341,13 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.settings.stages import MineSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
-    from mexma_cli.stages.mine.files import mine_files
-    from mexma_cli.stages.mine.report import MiningJob
+    from mexma_cli.stages.mine.files import MiningJob, mine_files
     from mexma_cli.stages.mine.thresholds import of_cut
-    from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
-    languages = settings["languages"][0], settings["languages"][1]
     (name, kind), *others = settings["files"].items()
-    outputs = outputs_of(task.output / name, kind, languages)
+    outputs = outputs_of(task.output / name, kind, task.languages)
     classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
     how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
     task.output.mkdir(exist_ok=True)
@@ -361,7 +357,7 @@ def mine(task: Task) -> dict[str, Any]:
         neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
     job = MiningJob(
         (task.input("source"), task.input("target")),
-        languages,
+        task.languages,
         how,
         outputs,
         kind,
@@ -391,21 +387,17 @@ def mine(task: Task) -> dict[str, Any]:
 @_work
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
-    from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.settings.stages import AlignSettings
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
-    from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
-    languages = settings["languages"][0], settings["languages"][1]
     (name, kind), *others = settings["files"].items()
-    files = outputs_of(task.output / name, kind, languages)
+    files = outputs_of(task.output / name, kind, task.languages)
     docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
     task.output.mkdir(exist_ok=True)
     job = AlignJob(
         DocumentInputs(task.input("source"), task.input("target"), docs),
-        languages,
+        task.languages,
         files,
         kind,
         settings["with_ids"],
@@ -433,7 +425,6 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
-    from mexma_cli.formats.bitext import open_pairs, write_pairs
     from mexma_cli.settings.corpus import RunFilter
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
@@ -441,12 +432,11 @@ def keep(task: Task) -> dict[str, Any]:
     (file,) = task.record("pairs").files
     pairs = task.input("pairs", Path(file).name)
     task.output.mkdir(exist_ok=True)
-    languages = settings["languages"][0], settings["languages"][1]
     with TemporaryDirectory(dir=task.output.parent) as folder:
         kept = Path(folder) / "kept.jsonl.zst"  # with all that is known of the pairs, for any format
         job = FilterJob(
             (pairs,),
-            languages,
+            task.languages,
             how.but(lid_model=task.model),
             output=kept,
             rejects=task.output / REJECTS if how.rejects else None,
@@ -454,8 +444,8 @@ def keep(task: Task) -> dict[str, Any]:
         found, _ = filter_files(job)
         changed = 0
         for name, kind in settings["files"].items():
-            again = open_pairs(kept, languages=languages).pairs
-            changed += write_pairs(task.output / name, kind, again, languages, settings["with_ids"])
+            again = open_pairs(kept, languages=task.languages).pairs
+            changed += write_pairs(task.output / name, kind, again, task.languages, settings["with_ids"])
     return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}
 
 
@@ -469,3 +459,94 @@ def _loaded(choice: EncoderChoice, files: tuple[tuple[str, str], ...]) -> Senten
     from mexma_cli.stages.embed.inputs import load_encoder
 
     return load_encoder(choice)
+
+
+_BINS = 24
+_NARROWEST = 0.001  # width of a bin
+_BANDS = 6
+_OF_A_BAND = 3
+_WORST = 6
+_AT_ONCE = 1 << 20
+
+
+def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[float]]:
+    """`counts` of scores, sorted best first, between neighbouring `edges`: of few scores, or scores that are
+    almost one, there are few.
+
+    Args:
+        probable: Scores are probabilities; then `wrong` is the number of each count's pairs that are expected
+            to be no translations.
+    """
+    if not len(scores):
+        return {"edges": [], "counts": []}
+    ends = float(scores[-1]), float(scores[0])
+    bins = max(1, min(_BINS, math.isqrt(len(scores)), int((ends[1] - ends[0]) / _NARROWEST)))
+    edges = np.linspace(*ends, bins + 1)
+    counts, wrong = np.zeros(bins, np.int64), np.zeros(bins)
+    for start in range(0, len(scores), _AT_ONCE):
+        part = scores[start : start + _AT_ONCE].astype(np.float64)
+        places = np.clip(np.searchsorted(edges, part, side="right") - 1, 0, bins - 1)
+        counts += np.bincount(places, minlength=bins)
+        if probable:
+            wrong += np.bincount(places, 1 - part, bins)
+    found: dict[str, Sequence[float]] = {
+        "edges": [round(edge, 4) for edge in edges.tolist()],
+        "counts": counts.tolist(),
+    }
+    if probable:
+        found["wrong"] = [round(one, 2) for one in wrong.tolist()]
+    return found
+
+
+def samples(
+    pairs: int, taken: Callable[[np.ndarray], Iterable[MinedPair | AlignedPair]]
+) -> list[dict[str, Any]]:
+    """A few pairs from each of some bands of scores, which have as many pairs as one another, and the worst
+    ones, which are just above the threshold; best first.
+
+    Args:
+        pairs: How many there are.
+        taken: From places, int64 [n], to the pairs there; the best pair is at 0.
+    """
+    spread = np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64)
+    places = np.union1d(spread, np.arange(max(0, pairs - _WORST), pairs))
+    return [
+        {"score": round(pair.score, 4), "source": pair.source, "target": pair.target}
+        for pair in (taken(places) if pairs else ())
+    ]
+
+
+def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, Any]:
+    """Cut texts, one after the other, into a folder of files of so many lines, the last one perhaps shorter.
+
+    Returns:
+        `pieces`: for each its `name`, `lines` and `checksum`.
+
+    Raises:
+        MexmaError: A text cannot be read, all are empty, or the disk is full.
+    """
+    every = chain.from_iterable(map(read_lines, texts))
+    pieces: list[dict[str, Any]] = []
+    with workplace(output) as part:
+        part.mkdir()
+        for first in every:
+            name, counted = f"{len(pieces):05d}.txt.zst", _Counted(chain([first], islice(every, lines - 1)))
+            write_chunks([part / name], (((f"{line}\n",), 0) for line in counted))
+            pieces.append({"name": name, "lines": counted.count, "checksum": checksum_file(part / name)})
+        if not pieces:
+            raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")
+        write_json_atomic(part / MANIFEST, {"kind": "pieces", "pieces": pieces})
+        commit(output)
+    return {"pieces": pieces}
+
+
+class _Counted:
+    """Lines that are counted on the way."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self.count = lines, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.count += 1
+            yield line

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from queue import Queue
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +19,7 @@ from mexma_cli.classifier.doubts import SAMPLE, Doubt, Doubts, in_words
 from mexma_cli.classifier.features import OfSentences, measured
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, one_field, open_pairs
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, Pair, one_field, open_pairs
 from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
@@ -347,3 +349,73 @@ def split_sides(
     if pair is None:
         raise MexmaError(f"{label_of(path)} has no pairs", "each line must be: source TAB target")
     return known(bitext.languages[0]), known(bitext.languages[1])
+
+
+_BATCH = 1024
+
+
+def answered(
+    path: Path, encoder: SentenceEncoder, margin: str, languages: tuple[str, str]
+) -> Iterator[np.ndarray]:
+    """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read.
+
+    Args:
+        margin: One without neighbourhoods, of `mining.margin.MARGINS`.
+        languages: Codes of source and target as the user wrote them, as far as they are stated.
+
+    Returns:
+        float32 [lines that were there], again and again; nan for a line that is no pair, or of which a side
+        is empty.
+
+    Raises:
+        MexmaError: As `open_pairs`.
+    """
+    bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=True)
+    for batch in _there(bitext.pairs):
+        scores = np.full(len(batch), np.nan, dtype=np.float32)
+        whole = [
+            row for row, pair in enumerate(batch) if not (is_blank(pair.source) or is_blank(pair.target))
+        ]
+        if whole:
+            x, y = (
+                units(_stored(encoder, language, [one_field(getattr(batch[row], side)) for row in whole]))
+                for side, language in zip(("source", "target"), bitext.languages, strict=True)
+            )
+            rows, none = np.arange(len(whole)), np.zeros(len(whole), dtype=np.float32)
+            scores[whole] = margin_of(dots(x, y, rows, rows), none, none, margin)
+        yield scores
+
+
+def _stored(encoder: SentenceEncoder, language: str, sentences: list[str]) -> np.ndarray:
+    """Vectors as a store gives them back, so that scores are those of two files."""
+    encoder.set_language(known(language))
+    return encoder.embed(sentences).astype(np.float16).astype(np.float32)
+
+
+def _there(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    """The pairs that could be read until now, at least one and not too many, in turns."""
+    read: Queue[Pair | MexmaError | None] = Queue(4 * _BATCH)
+
+    def reading() -> None:
+        try:
+            for pair in pairs:
+                read.put(pair)
+            read.put(None)
+        except MexmaError as error:
+            read.put(error)
+
+    threading.Thread(target=reading, daemon=True).start()
+    while True:
+        found = read.get()
+        batch: list[Pair] = []
+        while isinstance(found, tuple):
+            batch.append(found)
+            if len(batch) == _BATCH or read.empty():
+                break
+            found = read.get()
+        if batch:
+            yield batch
+        if isinstance(found, MexmaError):
+            raise found
+        if found is None:
+            return

@@ -19,8 +19,7 @@ from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.files import checksum_file, only_writer
 from mexma_cli.stages.prepare.corpora import PairFiles
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
-from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
-from mexma_cli.stages.prepare.tokens import SEED
+from mexma_cli.stages.prepare.tokenizer import SEED, load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.processes import MEXMA, Program
 from tests.stages.prepare.preparing import recipe, texts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.stages.run.page import _without_gaps
-from mexma_cli.stages.run.samples import histogram
+from mexma_cli.stages.run.work import histogram
 
 
 @pytest.mark.parametrize(
