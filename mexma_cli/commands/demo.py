@@ -53,9 +53,6 @@ def lay_out(folder: Path) -> list[list[str]]:
 
     Returns:
         The commands that embed, mine and measure them, in their order, each as its words.
-
-    Raises:
-        MexmaError: The folder cannot be made, or holds anything else.
     """
     texts = {text.name: text.read_bytes() for text in sorted(shipped_texts().iterdir())}
     _check_ours(folder, texts)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEADINGS: dict[str, Heading] = {}
-"""By the name of an evaluation. `evaluation` fills it."""
+"""Headings of evaluations by their names; `evaluation` fills it."""
 
 languages_option = click.option(
     "--langs",

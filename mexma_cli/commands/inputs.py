@@ -66,10 +66,6 @@ def tsv_outputs(output: Path | None, inputs: Iterable[Path] = (), or_json: bool 
 
     Args:
         or_json: It may be JSON lines, too.
-
-    Raises:
-        click.UsageError: It is an input.
-        MexmaError: Its name says another format, or it cannot be written.
     """
     from mexma_cli.formats.bitext import DEFAULT, format_of, outputs_of
     from mexma_cli.text.writing import prepare_output

@@ -187,11 +187,7 @@ class SlurmExecutor:
 
 
 def _check(run: str, settings: SlurmSettings) -> None:
-    """Refuse what no quotes keep from being more than a name, or an option, to Slurm.
-
-    Raises:
-        MexmaError: Naming it.
-    """
+    """Refuse what no quotes keep from being more than a name, or an option, to Slurm."""
     if found := re.search(rf"[%\\]|{_CONTROL.pattern}", run):
         raise MexmaError(
             f"run: {run}: Slurm does not take {found[0]!r} in the path of a run's folder",

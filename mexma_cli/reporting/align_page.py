@@ -27,9 +27,6 @@ def write_alignment_page(path: Path, pairs: Iterable[DocumentPair], names: tuple
     Args:
         pairs: Of documents, of which the first are shown (see `MOST`).
         names: Of both sides.
-
-    Raises:
-        MexmaError: A document is damaged, or the disk is full.
     """
     documents: list[dict[str, Any]] = []
     left = MOST

@@ -73,17 +73,13 @@ def ticks_of(low: float, high: float) -> list[float]:
 
 
 Headings = Mapping[str, Heading]
-"""By the name of an evaluation; one that is not here goes by its name."""
+"""Headings by the names of evaluations; an evaluation that is not here goes by its name."""
 
 TEMPLATE = "reporting/results.html"
 
 
 def write_page(path: Path, results: Sequence[Result], headings: Headings) -> None:
-    """Write the page, whole. Results of one task on the same data are compared.
-
-    Raises:
-        MexmaError: The disk is full.
-    """
+    """Write the page, whole. Results of one task on the same data are compared."""
     templates.write_page(path, TEMPLATE, **content(_seen_from(path, results), headings))
 
 

@@ -48,16 +48,12 @@ class Result:
     """When and with what: `date` (UTC), `mexma` (its version), `processor`. None: an older file."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `json.dumps`."""
+        """The result as `json.dumps` takes it."""
         return asdict(self)
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        """From a file that `-o` wrote.
-
-        Raises:
-            MexmaError: Missing, not JSON, or no result.
-        """
+        """Read a result from a file that `-o` wrote."""
         content = read_json(path)
         try:
             result = TypeAdapter(cls).validate_python(content)
@@ -74,11 +70,7 @@ class Result:
         return result
 
     def write(self, path: Path) -> None:
-        """To a file, whole, as JSON.
-
-        Raises:
-            MexmaError: The file cannot be written.
-        """
+        """Write the result to a file, whole, as JSON."""
         write_json_atomic(path, self.to_json())
 
 

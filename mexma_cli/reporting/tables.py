@@ -20,7 +20,7 @@ class PublishedRow:
 
     encoder: str
     scores: dict[str, float]
-    """By the names of `Result.scores`, in its units."""
+    """Published numbers by the names of `Result.scores`, in its units."""
     source: str
     """Paper and table."""
 

@@ -20,9 +20,6 @@ def write_page(path: Path, template: str, **values: Any) -> None:
     Args:
         template: Its path in the package, such as `reporting/results.html`.
         values: What the template names.
-
-    Raises:
-        MexmaError: The disk is full.
     """
     with whole_file(path) as file:
         # Names of files need not be UTF-8.

@@ -24,9 +24,6 @@ def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: 
 
     Args:
         encoder: Of the stores, if they were made just now.
-
-    Raises:
-        MexmaError: As `train`; the encoder is not on this machine; or the disk is full.
     """
     rows = np.flatnonzero(filter_rows(stores[0])[0] & filter_rows(stores[1])[0])
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])

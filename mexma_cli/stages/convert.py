@@ -115,11 +115,7 @@ def store_to_raw(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy).
-
-    Raises:
-        MexmaError: the store was made anew meanwhile.
-    """
+    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy)."""
     done = 0
     with whole_file(output) as out:
         if output.suffix == ".npy":

@@ -207,11 +207,7 @@ def _content(shard: Shard) -> tuple[int, list[str]]:
 
 
 def check_output(output: Path, overwrite: bool) -> None:
-    """Refuse to merge over anything, unless that is wanted and it is an embedding store.
-
-    Raises:
-        MexmaError: A store of that name is there, finished or not, or something else is.
-    """
+    """Refuse to merge over anything, unless that is wanted and it is an embedding store."""
     EmbeddingStore.check_replaceable(output, overwrite)
     if (partial(output) / PROGRESS).is_file() and not overwrite:
         raise MexmaError(

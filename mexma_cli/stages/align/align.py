@@ -391,9 +391,6 @@ class Aligner:
         Args:
             groups: Borders, as from `groups_of`.
             on_progress: Called with pairs done and pairs in all.
-
-        Raises:
-            MexmaError: A document is damaged, or the disk is full.
         """
         first, total = int(groups[0]), int(groups[-1] - groups[0])
         spans = list(pairwise(groups.tolist()))[journal.groups :]

@@ -117,11 +117,7 @@ def part_of_output(output: Path, part: Part) -> Path:
 
 
 def prepare_unaligned(folder: Path) -> None:
-    """Find out before the work that the folder for `UNALIGNED` can be made, or be replaced.
-
-    Raises:
-        MexmaError: It cannot, or it holds other files.
-    """
+    """Find out before the work that the folder for `UNALIGNED` can be made, or be replaced."""
     if folder.exists() and not folder.is_dir():
         raise MexmaError(f"{folder} is a file, not a folder", "name a new folder for --unaligned")
     check_own(folder, UNALIGNED)
@@ -144,9 +140,6 @@ def align_files(
 
     Returns:
         Counts of what was aligned, and of sentences that were changed to fit the format.
-
-    Raises:
-        MexmaError: The encoder cannot be loaded; the disk is full; or another process writes the same files.
     """
     if job.settings.chunks is not None and not formats(alignments=True)[job.kind].whole_documents:
         raise MexmaError("--chunks cuts whole documents", "add --format documents")

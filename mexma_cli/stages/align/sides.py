@@ -61,11 +61,7 @@ class DocumentSide(Protocol):
     store: EmbeddingStore | None
 
     def read(self, number: int) -> Document:
-        """A document.
-
-        Raises:
-            MexmaError: Its file is missing or damaged.
-        """
+        """The sentences of a document, and their lines."""
 
     def vectors(self, number: int) -> np.ndarray | None:
         """The vectors of its sentences, float32 [sentences, dim], where a store has them."""

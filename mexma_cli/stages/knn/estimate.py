@@ -102,11 +102,7 @@ def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
 def look_at(
     paths: tuple[Path, Path], choice: EncoderChoice
 ) -> tuple[tuple[SearchInput, SearchInput], int, SentenceEncoder | None]:
-    """Two stores or texts for `estimate`: the inputs, their dimension, and the encoder if one is a text.
-
-    Raises:
-        MexmaError: An input is missing or damaged, or a text's encoder is another one than the store's.
-    """
+    """Two stores or texts for `estimate`: the inputs, their dimension, and the encoder if one is a text."""
     stores = [open_store(path) if is_store(path) else None for path in paths]
     encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
     dim = encoder.dim if encoder else next(store.dim for store in stores if store)

@@ -108,11 +108,7 @@ def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.n
 
 
 def twins(store: EmbeddingStore) -> np.ndarray:
-    """The rows of `RowsInDocuments.twin`, memory-mapped; -1 for empty lines.
-
-    Raises:
-        MexmaError: As `filter_rows`.
-    """
+    """The rows of `RowsInDocuments.twin`, memory-mapped; -1 for empty lines."""
     lines = _sorted_lines(store, np.zeros(store.rows, dtype=bool))
     return scattered(store.rows, np.int64, -1, ((rows, _last_of_line(rows, same)[1]) for rows, same in lines))
 

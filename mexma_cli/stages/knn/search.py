@@ -45,13 +45,10 @@ def result_bytes(rows: int, k: int) -> int:
 
 
 def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> None:
-    """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
+    """Refuse a `memory` that is too little for a search of n and m rows, before anything of them is read.
 
     A search that may take more than the container's limit is warned of: the system would end the process
     without a word.
-
-    Raises:
-        MexmaError: It is not.
     """
     limit = memory_limit()
     if settings.memory is not None:
@@ -137,7 +134,7 @@ class SearchResult:
     recall: float | None
 
     def facts(self) -> dict[str, Any]:
-        """For manifests and reports."""
+        """`index` and `recall`, as manifests and reports have them."""
         return {"index": self.index, "recall": self.recall}
 
 
@@ -237,11 +234,7 @@ def asked_of_index(settings: SearchSettings) -> dict[str, Any]:
 def journal_beside(
     output: Path | None, stores: StorePair, k: int, settings: SearchSettings
 ) -> AbstractContextManager[FileJournal | None]:
-    """A journal in the workplace of an output, see `kept_beside`.
-
-    Raises:
-        MexmaError: There is one of another search.
-    """
+    """A journal in the workplace of an output, see `kept_beside`."""
     return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
 
 

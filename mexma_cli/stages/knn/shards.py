@@ -26,9 +26,6 @@ def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> 
 
     Returns:
         The factory string.
-
-    Raises:
-        MexmaError: As `faiss_index.train`, or the disk is full.
     """
     side = Side(store, read_rows(rows, store, Span(0, store.rows)))
     factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
@@ -93,11 +90,7 @@ class SearchEffort:
 
 
 def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[str, Any]:
-    """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings.
-
-    Raises:
-        TooLittleRecall: As `find_effort`.
-    """
+    """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings."""
     left, right = source.side(), target.side()
     ahead, back = Direction(left, right, target.parts()), Direction(right, left, source.parts())
     with with_threads():

@@ -50,11 +50,7 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
 
 
 def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
-    """Which rows of a span of a store `write_rows` kept: bool [rows of the span].
-
-    Raises:
-        MexmaError: It is damaged.
-    """
+    """Which rows of a span of a store `write_rows` kept: bool [rows of the span]."""
     checksums, found = read_json(path / MANIFEST)["checksums"], np.empty(span.rows, dtype=bool)
     for place, part in enumerate(Spans(store.rows, _ROWS)):
         first, last = max(span.start, part.start), min(span.stop, part.stop)
@@ -109,9 +105,6 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
         rows: In the span.
         k: Keys that each part has of a row.
         width: The rows of the other side that take part, or k if they are more.
-
-    Raises:
-        MexmaError: A tile is damaged, or the disk is full.
     """
     for part in parts:
         check_size(part.path, file_size(part.rows, "int64", k), _AGAIN)
@@ -165,9 +158,6 @@ class MergedLists:
     def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """For rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
         `knn.exact.Neighbours` has them.
-
-        Raises:
-            MexmaError: A file is damaged.
         """
         found, before = [np.empty((0, self.width), np.int64)], 0
         for path, rows in zip(self.paths, self.rows, strict=True):

@@ -66,21 +66,13 @@ class DocumentPairs:
         return source, target
 
     def check_lines(self, rows: tuple[int, int], names: tuple[str, str]) -> None:
-        """Refuse document ids that are not one a line of the texts.
-
-        Raises:
-            MexmaError: with both numbers.
-        """
+        """Refuse document ids that are not one a line of the texts."""
         check_lines(self.paths[0], len(self.source), rows[0], names[0])
         check_lines(self.paths[1], len(self.target), rows[1], names[1])
 
 
 def check_lines(path: Path, lines: int, wanted: int, name: str) -> None:
-    """Refuse a file of document ids, of so many lines, that are not one a line of the text `name`.
-
-    Raises:
-        MexmaError: with both numbers.
-    """
+    """Refuse a file of document ids, of so many lines, that are not one a line of the text `name`."""
     if lines != wanted:
         raise MexmaError(
             f"{path} has {lines:,} lines, {name} has {wanted:,}",
@@ -155,7 +147,7 @@ def pair_documents(
 
 
 def none_in_common(sides: Sequence[Path | None]) -> MexmaError:
-    """That two files of document ids have none in common."""
+    """The error of two files of document ids that have none in common."""
     return MexmaError(
         f"{sides[0]} and {sides[1]} have no document id in common",
         "--document-pairs names those that belong together; `mexma align --find-documents` finds them",
@@ -179,11 +171,7 @@ def ids_of_lines(path: Path) -> Iterator[str]:
 
 
 def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
-    """The document of every line, numbered as they come, int32 [lines], and the numbers.
-
-    Raises:
-        MexmaError: A line without an id, or no line.
-    """
+    """The document of every line, numbered as they come, int32 [lines], and the numbers."""
     numbers: dict[str, int] = {}
     named = (numbers.setdefault(name, len(numbers)) for name in ids_of_lines(path))
     return np.fromiter(named, dtype=np.int32), numbers

@@ -92,10 +92,6 @@ def mine_files(
 
     Returns:
         What was mined, and the number of sentences that were changed to fit the format.
-
-    Raises:
-        MexmaError: As `open_inputs` and `mine`; the neighbours are of other stores; the disk is full, or
-            another process writes the same files.
     """
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
@@ -166,11 +162,7 @@ def agreed_language(path: Path, store: Path | None, code: str) -> str:
 
 
 def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
-    """The documents of both texts, compared with what is known of these before they are embedded.
-
-    Raises:
-        MexmaError: As `read_documents`, or a text has another number of lines.
-    """
+    """The documents of both texts, compared with what is known of these before they are embedded."""
     found = read_documents(*files)
     lines = [len(found.source), len(found.target)]
     for side, path in enumerate(texts):
@@ -205,9 +197,6 @@ def write_report(
         changed: Sentences that were changed to fit the output's format.
         argv: The command line.
         seconds: Time by stage outside of `mine`.
-
-    Raises:
-        MexmaError: the disk is full.
     """
     assert job.report is not None
     scores = mined.candidates.scores

@@ -76,11 +76,7 @@ def stated(
 
 
 def check_memory_for(settings: MineSettings, rows: int) -> None:
-    """Refuse a limit that probabilities of pairs of so many rows, both sides together, would not keep.
-
-    Raises:
-        MexmaError: It says how much is enough.
-    """
+    """Refuse a limit that probabilities of pairs of so many rows, both sides together, would not keep."""
     needed = resident() + result_bytes(rows, settings.k) + bytes_for(rows)
     if settings.memory is not None and needed > settings.memory:
         raise MexmaError(
@@ -106,11 +102,7 @@ def why_margin(
 
 
 def encoder_of(paths: Sequence[Path], choice: EncoderChoice) -> str:
-    """The name of the encoder of some inputs: that of the first store, or that for texts.
-
-    Raises:
-        MexmaError: A store that cannot be opened.
-    """
+    """The name of the encoder of some inputs: that of the first store, or that for texts."""
     stores = [open_store(path) for path in paths if is_store(path)]
     return stores[0].manifest.encoder if stores else choice.model or BUNDLED
 
@@ -120,9 +112,6 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
 
     Args:
         sides: The neighbours of the stores' rows.
-
-    Raises:
-        MexmaError: The temporary disk is full, or a store or a file of neighbours is damaged.
     """
     classifier, known = _classifier_for(stores, sides, settings)
     return probable(classifier, sides, known).cut("max", settings.least)
@@ -131,11 +120,7 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
 def judged(
     stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings, taken: bool = True
 ) -> np.ndarray:
-    """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`.
-
-    Raises:
-        MexmaError: As `probable_pairs`.
-    """
+    """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`."""
     classifier, known = _classifier_for(stores, sides, settings)
     return probabilities_of(classifier, sides, known, pairs, taken)
 

@@ -27,9 +27,6 @@ class KeptTexts:
     Args:
         sentences: Those of all rows, of a store or file; read once, in order.
         rows: int64 [n], in any order, repeated or not.
-
-    Raises:
-        MexmaError: the temporary disk is full, or the sentences are damaged.
     """
 
     def __init__(self, sentences: Iterator[str], rows: np.ndarray) -> None:
@@ -130,9 +127,6 @@ class JoinedSide:
         others: int64 [n], the other side.
         sentences: Those of all rows, in order.
         known: Looks up ranks and means, if they are wanted.
-
-    Raises:
-        MexmaError: The temporary disk is full, or the sentences are damaged.
     """
 
     def __init__(

@@ -63,11 +63,7 @@ def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> Stor
 
 
 def write_thresholds(path: Path, found: list[StoredThreshold]) -> None:
-    """Write the file, whole.
-
-    Raises:
-        MexmaError: The disk is full.
-    """
+    """Write the file, whole."""
     write_json_atomic(path, [one.model_dump(mode="json") for one in found])
 
 
@@ -82,11 +78,7 @@ def save_threshold(path: Path, found: StoredThreshold) -> None:
 
 
 def read_thresholds(path: Path) -> list[StoredThreshold]:
-    """Read such a file.
-
-    Raises:
-        MexmaError: It is missing or damaged.
-    """
+    """Read such a file."""
     if not path.exists():
         raise MexmaError(
             f"{path}: no such file",

@@ -178,11 +178,7 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
 
 
 def bitexts_of(data: Data) -> list[Bitext]:
-    """The texts of all corpora (`find_bitexts`), if none is missing.
-
-    Raises:
-        MexmaError: Something is.
-    """
+    """The texts of all corpora (`find_bitexts`), if none is missing."""
     bitexts, missing = find_bitexts(data)
     if missing:
         more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""

@@ -62,9 +62,6 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
 
     Args:
         on_progress: Called with corpora done, corpora in all, and the one that is looked at.
-
-    Raises:
-        MexmaError: A mistake in the recipe itself, or a file that cannot be read.
     """
     bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]

@@ -68,9 +68,6 @@ def select(
         limit: Keep at most so many pairs.
         folder: For temporary files, and the result's.
         stopped: Called now and then; raises to end the work.
-
-    Raises:
-        MexmaError: Files cannot be read, do not fit together, or have no lines; or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"

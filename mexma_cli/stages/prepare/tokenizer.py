@@ -43,11 +43,7 @@ def tokenizer_path(recipe: Recipe) -> Path:
 
 
 def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
-    """A fast tokeniser from a folder.
-
-    Raises:
-        MexmaError: There is none, or it is not what was written.
-    """
+    """A fast tokeniser from a folder."""
     check_whole(Path(where), _anew(where))
     try:
         tokenizer = with_transformers(where)
@@ -181,7 +177,7 @@ class Tokens:
             return [encoding.ids for encoding in found]
 
     def cut(self, sentences: list[Ids]) -> list[Ids]:
-        """The same, cut."""
+        """Ids of sentences, cut to the longest length that is taken."""
         self.cuts += sum(len(ids) > self._limit for ids in sentences)
         return [ids[self._kept] for ids in sentences]
 

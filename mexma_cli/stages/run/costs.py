@@ -101,9 +101,6 @@ def known_costs(run: Path, kinds: Iterable[Kind], dim: int) -> tuple[dict[str, C
 
     Args:
         kinds: Of units that may have been done.
-
-    Raises:
-        MexmaError: The file of the calibration, or a record, is damaged.
     """
     path = run / FILE
     factors = read_manifest(path, Costs, VERSION).factors if path.is_file() else {}

@@ -19,11 +19,7 @@ _GRAPH = 4096  # lists with which a row could be compared while a graph finds th
 
 
 def check_index(index: str) -> None:
-    """Refuse an index that cannot be searched in pieces, to the same result.
-
-    Raises:
-        MexmaError: The message names the key.
-    """
+    """Refuse an index that cannot be searched in pieces, to the same result."""
     if index not in ("exact", "auto") and "IVF" not in index:
         raise MexmaError(
             f"`mine.index`: {index!r} is neither exact nor auto, and an index without lists",

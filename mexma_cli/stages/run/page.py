@@ -27,11 +27,7 @@ _LINKS = 20
 
 
 def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
-    """Write the page of a run that has ended, whole.
-
-    Raises:
-        MexmaError: The disk is full.
-    """
+    """Write the page of a run that has ended, whole."""
     page = _Page(folder, progress)
     pairs = recipe.language_pairs()
     codes = list(recipe.languages)

@@ -121,11 +121,7 @@ def _stages_of(recipe: CorpusRecipe) -> list[str]:
 
 
 def check_settings(recipe: CorpusRecipe) -> None:
-    """Refuse settings that no stage knows.
-
-    Raises:
-        MexmaError: The message names the key.
-    """
+    """Refuse settings that no stage knows."""
     output = recipe.output
     for where, rules, of in _rules(recipe):
         try:

@@ -62,11 +62,7 @@ def is_remote(path: str) -> bool:
 
 
 def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
-    """The recipe with copies of its texts, in the run's folder, in place of URLs.
-
-    Raises:
-        MexmaError: As `fetch`; the message names the key.
-    """
+    """The recipe with copies of its texts, in the run's folder, in place of URLs."""
     folder = Path(recipe.run).absolute() / "inputs"
     at_url = is_remote(recipe.root)
 
@@ -100,9 +96,6 @@ def fetch(url: str, folder: Path, language: str = UNSTATED) -> list[Path]:
         url: Of a file, a folder (all files in it and below, but hidden ones) or a pattern with `*`.
         folder: For the copies.
         language: As for `find_inputs`.
-
-    Raises:
-        MexmaError: There is no such file, or it cannot be read.
     """
     with _file_system(url) as (system, place):
         within = folder / fingerprint(url.rstrip("/").replace(place, "", 1))
@@ -155,9 +148,6 @@ def check_copies(folder: Path, sums: Mapping[str, str]) -> None:
     Args:
         folder: That `with_copies` has put them in.
         sums: Files, which may be others, too, and their checksums now.
-
-    Raises:
-        MexmaError: One is damaged.
     """
     inputs = folder / "inputs"
     for name, checksum in sums.items():
@@ -278,9 +268,6 @@ def check_destination(url: str, names: Collection[str]) -> None:
 
     Args:
         names: Below the URL, of what may be sent.
-
-    Raises:
-        MexmaError: As `send`; whether it may be written to, only writing tells.
     """
     with _file_system(url) as (system, place):
         _sent(system, place.rstrip("/"), url, names)

@@ -101,11 +101,7 @@ def run_corpus(
 
 
 def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
-    """Refuse a run's folder in which the name of one of its own files is another's.
-
-    Raises:
-        MexmaError: Naming it.
-    """
+    """Refuse a run's folder in which the name of one of its own files is another's."""
     folder.check_free()
     for name, of_a_run in _OWN.items():
         path, ours = folder.path / name, False

@@ -174,7 +174,7 @@ class Record(Sealed):
     facts: dict[str, Any]
     """Facts for later units and for the report; equal inputs give equal ones."""
     seconds: float
-    """That it took."""
+    """Seconds by the clock that it took."""
     processor_seconds: float = 0.0
     """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
@@ -200,11 +200,7 @@ class RunFolder:
         return (self.path / "units" / MARK).is_file()
 
     def check_free(self) -> None:
-        """Refuse a folder where something has the name of what is written of a run, and no run has been.
-
-        Raises:
-            MexmaError: Naming it.
-        """
+        """Refuse a folder where something has the name of what is written of a run, and no run has been."""
         if not self.begun:
             units = [path for path in sorted((self.path / "units").rglob("*")) if not path.is_dir()]
             for path in (*units, *self.path.glob("logs/worker-*"), *self.path.glob("slurm/batch-*")):
@@ -221,11 +217,7 @@ class RunFolder:
         return self.path / "units" / f"{unit}.todo.json"
 
     def record(self, unit: str) -> Record | None:
-        """The record of a unit that was done, whether or not it is up to date.
-
-        Raises:
-            MexmaError: It is damaged.
-        """
+        """The record of a unit that was done, whether or not it is up to date."""
         record = self._kept(unit)
         return record if record is not None and record.key else None
 
@@ -338,11 +330,7 @@ class RunFolder:
 
     @contextmanager
     def making(self, unit: Unit, key: str) -> Iterator[Path]:
-        """The place to make a unit's output in, where what a killed worker has begun for this key still is.
-
-        Raises:
-            MexmaError: As `owned`; or the place cannot be written to.
-        """
+        """The place to make a unit's output in, and where a killed worker's beginning for this key still is."""
         place = self._place(unit)
         self.owned(unit, whole=True)
         make_parent(place)
@@ -500,11 +488,7 @@ def changed(name: str) -> MexmaError:
 
 
 def read_unit(todo: Path) -> Unit:
-    """The unit that a file describes.
-
-    Raises:
-        MexmaError: It is damaged.
-    """
+    """The unit that a file describes."""
     try:
         return Unit.model_validate(read_json(todo))
     except ValueError as error:

@@ -79,9 +79,6 @@ class Task:
     def input(self, name: str, file: str | None = None) -> Path:
         """The output of the unit that is this input, or a file of it, compared with its checksum. Of a folder
         with a manifest only that is: who reads the rest compares it with the manifest.
-
-        Raises:
-            MexmaError: It is damaged or missing.
         """
         record = self.record(name)
         path, files = self.folder.path / record.output, list(record.files)
@@ -139,9 +136,6 @@ def perform(run: Path, todo: Path) -> Record:
     Args:
         run: The run's folder.
         todo: The unit's description.
-
-    Raises:
-        MexmaError: What its stage raises.
     """
     folder, unit = RunFolder(run), read_unit(todo)
     with only_worker(todo):

@@ -232,9 +232,6 @@ def scored_lines(
     Args:
         explain: Say why a pair may be no translation, behind the probability.
         own: Features of the user's own, for objects.
-
-    Raises:
-        MexmaError: One of them fails.
     """
     scores = shortest(scored.scores)
     if scores_only:
@@ -302,9 +299,6 @@ def open_bitext(
         languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
             user wrote them.
         each_line: As of `split_sides`.
-
-    Raises:
-        MexmaError: As `split_sides` and `open_inputs`.
     """
     paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
     if len(bitext) == 1:
@@ -336,9 +330,6 @@ def split_sides(
 
     Returns:
         FLORES-200 codes, those that the file states among them.
-
-    Raises:
-        MexmaError: as `open_pairs`, or there are no pairs.
     """
     pair = None
     bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=each_line)
@@ -366,9 +357,6 @@ def answered(
     Returns:
         float32 [lines that were there], again and again; nan for a line that is no pair, or of which a side
         is empty.
-
-    Raises:
-        MexmaError: As `open_pairs`.
     """
     bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=True)
     for batch in _there(bitext.pairs):

@@ -109,9 +109,6 @@ class TrainedDecomposer:
         Args:
             encoder, found: The encoder's name and fingerprint.
             what: Whose they are, for the message.
-
-        Raises:
-            MexmaError: They are.
         """
         wanted = self.manifest
         for part in PARTS:

@@ -139,11 +139,7 @@ def _memory(trainer: TrainerSettings, shape: Shape, work: Work, length: float, p
 
 
 def shape_of(recipe: Recipe) -> Shape:
-    """The shape of the encoder that a recipe trains; nothing is fetched.
-
-    Raises:
-        MexmaError: It is not on this machine, or of another kind than BERT.
-    """
+    """The shape of the encoder that a recipe trains; nothing is fetched."""
     start, new = recipe.encoder.start, recipe.encoder.new
     if start is None:
         assert new is not None and recipe.encoder.tokenizer is not None

@@ -178,7 +178,7 @@ def finished(run: Path, phase: str) -> bool:
 
 
 def pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
-    """By phase, of all processes together."""
+    """Pairs in a step of each phase, of all processes together."""
     return {
         phase.name: phase.trainer.batch_pairs * phase.trainer.accumulate * processes
         for phase in recipe.phases

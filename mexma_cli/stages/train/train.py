@@ -330,9 +330,6 @@ def build_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, lang
     Args:
         encoder: As the phase finds it.
         languages: Source languages of the run.
-
-    Raises:
-        MexmaError: The encoder, or another one that the objective needs, is not what it can train with.
     """
     torch.manual_seed(phase.trainer.seed)  # whatever ran before in this process
     start = _objective_start(recipe, phase, encoder, languages)
@@ -347,9 +344,6 @@ def check_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder) -> N
 
     Args:
         encoder: That the first phase begins with; the later ones have its shape, tokeniser and pooling.
-
-    Raises:
-        MexmaError: Naming the phase, and what does not fit.
     """
     try:
         if encoder.prefix:

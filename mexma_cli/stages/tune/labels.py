@@ -59,11 +59,7 @@ class Labels:
         self._answers[rows] = answer
 
     def corrected(self, model: PairPrecision) -> PairPrecision:
-        """The model, corrected by all answers about pairs that are still among these.
-
-        Raises:
-            MexmaError: there is none.
-        """
+        """The model, corrected by all answers about pairs that are still among these."""
         said = {rows: answer for rows, answer in self._answers.items() if answer != SKIPPED}
         sources = np.array([source for source, _ in said], dtype=np.int64)
         some = np.flatnonzero(np.isin(self._pairs.source, sources)).tolist()

@@ -205,12 +205,12 @@ class TuningFiles:
     candidates: Path
     gold: Path
     source_ids: Path | None
-    """With `target_ids`: the gold pairs are ids of these, not sentences."""
+    """Ids of the source sentences; with these and `target_ids`, gold pairs are ids and not sentences."""
     target_ids: Path | None
     output: Path | None
-    """For the pairs above the threshold."""
+    """A file for the pairs above the threshold."""
     plot: Path | None
-    """For a picture of the scores."""
+    """A file for a picture of the scores."""
 
     @property
     def inputs(self) -> list[Path]:
@@ -244,11 +244,7 @@ class TuningFiles:
 
 
 def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
-    """Find the threshold, as `tune`, draw the picture and write the pairs above it, best first.
-
-    Raises:
-        MexmaError: As `tune`, or an output cannot be written.
-    """
+    """Find the threshold, as `tune`, draw the picture and write the pairs above it, best first."""
     found = tune(files.candidates, files.gold, files.source_ids, files.target_ids, precision)
     with together():
         if files.plot is not None:
