@@ -330,7 +330,7 @@ class RunFolder:
 
     @contextmanager
     def making(self, unit: Unit, key: str) -> Iterator[Path]:
-        """The place to make a unit's output in, and where a killed worker's beginning for this key still is."""
+        """The place to make a unit's output in; a killed worker's beginning for this key is still there."""
         place = self._place(unit)
         self.owned(unit, whole=True)
         make_parent(place)
