@@ -247,11 +247,8 @@ def default_output(corpus: Path) -> Path:
 def _check_usage(
     corpus: Path, encoder: EncoderChoice, options: EmbedOptions, ways: list[str], require_gpu: bool
 ) -> None:
-    """Raise click.UsageError for options that contradict each other.
-
-    Args:
-        ways: Those of ``--shard``, ``--gpus`` and ``torchrun`` that were chosen; each divides the text.
-    """
+    """Refuse options that contradict each other; `ways` are those of --shard, --gpus and torchrun that were
+    given."""
     if len(ways) > 1:
         raise click.UsageError(f"{ways[0]} and {ways[1]} both divide the text: take one of them.")
     if options.append and options.overwrite:

@@ -15,12 +15,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Command]:
-    """Add --format, which the command gets as `kind`, and --with-ids.
-
-    Args:
-        ids: What --with-ids adds.
-        alignments: The formats of alignments, too.
-    """
+    """Add --format, which the command gets as `kind`, and --with-ids, which adds `ids`; `alignments`: the
+    formats of alignments are among them."""
     with_ids = click.option("--with-ids", is_flag=True, help=f"Add to {_with('wanted', alignments)}: {ids}.")
 
     def added(command: Command) -> Command:
@@ -30,12 +26,8 @@ def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Co
 
 
 def format_option(alignments: bool = False, otherwise: str = DEFAULT) -> Callable[[Command], Command]:
-    """Add --format, which the command gets as `kind`.
-
-    Args:
-        alignments: The formats of alignments, too.
-        otherwise: What it is where neither this option nor the output's name says it.
-    """
+    """Add --format, which the command gets as `kind`; `otherwise` is what it is where neither this option nor
+    the output's name says it."""
     return click.option(
         "--format",
         "kind",
@@ -54,12 +46,8 @@ def format_epilog(alignments: bool = False) -> str:
 def chosen_format(
     kind: str | None, output: Path | None, with_ids: bool, alignments: bool = False
 ) -> tuple[str, bool]:
-    """The format that is asked for or that the output's name says, and whether ids are written.
-
-    Raises:
-        click.UsageError: It has no place for ids, or writes two files and the output is none.
-        MexmaError: The output's name says a format that is not written.
-    """
+    """The format that is asked for or that the output's name says, and whether ids are written. Refused: ids
+    that it has no place for, and two files on stdout."""
     known = formats(alignments)
     kind = kind or format_of(output, list(known))
     if known[kind].two_files and (output is None or str(output) == "-"):

@@ -50,23 +50,16 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:
-    """Raise click.UsageError for outputs that would be written over each other, an input or a store.
-
-    Args:
-        files: For the pairs.
-        other: What else is written, called `what` in the message.
-    """
+    """Refuse outputs that would be written over each other, an input or a store: `files` for the pairs, and
+    another one, called `what`."""
     if other is not None and resolved(other) in [resolved(path) for path in files]:
         raise click.UsageError(f"{other} cannot be the pairs and the {what}.")
     refuse_inputs([*files, *([] if other is None else [other])], inputs)
 
 
 def tsv_outputs(output: Path | None, inputs: Iterable[Path] = (), or_json: bool = False) -> list[Path]:
-    """The file that an output of TSV is written to; none for stdout. It can be written, and is no input.
-
-    Args:
-        or_json: It may be JSON lines, too.
-    """
+    """The file that an output of TSV (`or_json`: or of JSON lines) is written to; none for stdout. It can be
+    written, and is no input."""
     from mexma_cli.formats.bitext import DEFAULT, format_of, outputs_of
     from mexma_cli.text.writing import prepare_output
 
@@ -92,10 +85,8 @@ def opened(
 
 
 def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Callable[[int, int], None]:
-    """A function to call with what is done and how much there is.
-
-    It shows a bar on the terminal, from the first call until all is done or the stack is closed.
-    """
+    """A function to call with what is done and how much there is: it shows a bar on the terminal, from the
+    first call until all is done or the stack is closed."""
     bar: tqdm[Any] | None = None
 
     def report_progress(done: int, total: int) -> None:
@@ -123,11 +114,8 @@ def command_line() -> list[str]:
 
 
 def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
-    """Print memory, disk and time for a search in two stores or texts.
-
-    Raises:
-        click.UsageError: An input is stdin, which could not be read again.
-    """
+    """Print memory, disk and time for a search in two stores or texts; stdin, which could not be read again,
+    is refused."""
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     from mexma_cli.stages.knn.estimate import estimate, look_at

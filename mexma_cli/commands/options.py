@@ -102,11 +102,8 @@ def workers_option(meaning: str) -> Callable[[Command], Command]:
 
 
 def languages_option(command: Command, resolved: bool = True) -> Command:
-    """Add --source-lang and --target-lang, which the command gets as `languages`.
-
-    Args:
-        resolved: As FLORES-200 codes; else as they are written, for files with tags.
-    """
+    """Add --source-lang and --target-lang, which the command gets as `languages`: as FLORES-200 codes or, for
+    files with tags, as they are written (not `resolved`)."""
 
     @functools.wraps(command)
     def gathered(*, source_lang: str, target_lang: str, **options: Any) -> Any:
@@ -143,10 +140,8 @@ no_verify_option = click.option(
 
 
 def encoder_options(command: Command) -> Command:
-    """Add the options that say which encoder, and how it embeds: the command gets them as `encoder`.
-
-    Searches that it makes use its device, too.
-    """
+    """Add the options that say which encoder, and how it embeds, which the command gets as `encoder`.
+    Searches that it makes use its device, too."""
     from mexma_cli.settings.stages import EncoderChoice
 
     @functools.wraps(command)

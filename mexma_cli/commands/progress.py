@@ -40,13 +40,8 @@ class _Lines:
 
 
 def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings: Any) -> tqdm[Any]:
-    """A bar of tqdm's; with -q there is none.
-
-    Args:
-        items: What the bar goes through, if it does.
-        leave: The bar stays on the terminal.
-        settings: tqdm's other ones.
-    """
+    """A bar of tqdm's, perhaps over some items; with -q there is none. With `leave`, it stays on the
+    terminal."""
     from tqdm import tqdm
 
     if not sys.stderr.isatty():

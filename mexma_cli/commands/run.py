@@ -219,12 +219,8 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
 
 
 def _print_estimate(found: dict[str, Any], split: set[str], whole: bool) -> None:
-    """In words.
-
-    Args:
-        split: Languages whose texts are documents.
-        whole: What all of the work takes on any machines, too.
-    """
+    """Print a forecast in words; `split` are languages whose texts are documents; `whole`: what all of the
+    work takes on any machines, too."""
     for code, lines in found["languages"].items():
         click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
     for stage, units in found["units"].items():

@@ -134,10 +134,8 @@ def command(
 
 
 def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
-    """Refuse to begin without the text or the stores, before torch is loaded, which takes a while.
-
-    A run that goes on has its text already.
-    """
+    """Refuse to begin without the text or the stores, before torch is loaded, which takes a while. A run that
+    goes on has its text already."""
     from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.prepare.corpora import bitexts_of
     from mexma_cli.stages.train.run_folder import RECIPE as KEPT
@@ -213,10 +211,8 @@ def _print_trained(finished: Path, run: str, as_json: bool) -> None:
 
 
 def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
-    """Prepare and train in this process, alone or as one of torchrun's. A run that is stopped exits.
-
-    Args:
-        go_on: What goes on with a run that was stopped, to be said then.
+    """Prepare and train in this process, alone or as one of torchrun's. A run that is stopped exits, and says
+    what goes on with it (`go_on`).
 
     Returns:
         The encoder's folder; None in all of torchrun's processes but the first.
@@ -354,14 +350,8 @@ def _stop_on_signal() -> list[int]:
 
 
 def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -> Path:
-    """Train.
-
-    Args:
-        stop: Has a signal's number when the run is to be left.
-
-    Returns:
-        The run's folder.
-    """
+    """Train a decomposer, and return the run's folder; `stop` has a signal's number when the run is to be
+    left."""
     from mexma_cli.stages.train.decompose import decompose
 
     with progress(unit="epoch", leave=True) as bar:

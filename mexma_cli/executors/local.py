@@ -21,13 +21,8 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA
 
 
 class LocalExecutor:
-    """So many processes; each does one unit at a time, and keeps what it has loaded for the next.
-
-    Args:
-        run: The run's folder.
-        jobs: Processes.
-        threads: Of each.
-    """
+    """So many processes (`jobs`) with so many threads each; each does one unit at a time, and keeps what it
+    has loaded for the next."""
 
     def __init__(self, run: Path, jobs: int, threads: int) -> None:
         self._ended: queue.Queue[Ended] = queue.Queue()

@@ -21,11 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class RayExecutor:
-    """Tasks on a cluster that is there, or on one that is started here for as long as the run goes.
-
-    Args:
-        run: The run's folder, on a file system that all nodes see.
-        settings: The recipe's.
+    """Tasks on a cluster that is there, or on one that is started here for as long as the run goes. All nodes
+    see the run's folder.
 
     Raises:
         MexmaError: Ray is not installed, or no cluster answers at the address.

@@ -46,11 +46,7 @@ exec {python} -m mexma_cli.executors.worker {run} --units {units} \\
 
 
 class SlurmExecutor:
-    """Job arrays, submitted as units become ready.
-
-    Args:
-        run: The run's folder, on a file system that all nodes see.
-        settings: The recipe's.
+    """Job arrays, submitted as units become ready. All nodes see the run's folder.
 
     Raises:
         MexmaError: There is no `sbatch` here, or a name or setting cannot go into its scripts.

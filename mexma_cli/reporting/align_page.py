@@ -22,12 +22,8 @@ BORDERS = (0.2, 0.4, 0.6)
 
 
 def write_alignment_page(path: Path, pairs: Iterable[DocumentPair], names: tuple[str, str]) -> None:
-    """Write the page, whole: everything in the file, to be opened anywhere.
-
-    Args:
-        pairs: Of documents, of which the first are shown (see `MOST`).
-        names: Of both sides.
-    """
+    """Write the page of some pairs of documents, of which the first are shown (see `MOST`), whole: everything
+    in the file, to be opened anywhere."""
     documents: list[dict[str, Any]] = []
     left = MOST
     for pair in pairs:

@@ -27,10 +27,8 @@ COLUMNS = 2
 
 
 def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
-    """Draw the runs' curves over the steps of all their phases.
-
-    Args:
-        path: .png, .svg, .pdf, or .html, which has the table below the picture; written whole.
+    """Draw the runs' curves over the steps of all their phases into a .png, .svg, .pdf, or a .html with the
+    table below the picture; written whole.
 
     Raises:
         MexmaError: matplotlib is not installed, such a file cannot be written, or no record has a number.

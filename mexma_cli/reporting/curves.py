@@ -93,10 +93,8 @@ def is_run(path: Path) -> bool:
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
-    """Training runs, named after their folders, or by their whole paths where two folders have one name.
-
-    Args:
-        paths: Folders with a log.jsonl, or such files.
+    """Training runs of folders or of files log.jsonl, named after their folders, or by their whole paths
+    where two folders have one name.
 
     Raises:
         MexmaError: A log is empty, or has a line that is no record of a training.

@@ -28,11 +28,7 @@ _DARK |= {"#ffffff": "#1e2129", "#000000": "#e4e6ea", INK: "#e4e6ea", GREY: "#6b
 
 
 def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Find out before the work that a picture can be drawn after it.
-
-    Raises:
-        MexmaError: matplotlib is not installed, or such a file cannot be written.
-    """
+    """Find out before the work that matplotlib is installed, and can write such a file."""
     if path.suffix.lower() not in formats:
         known = f"{', '.join(formats[:-1])} or {formats[-1]}"
         raise MexmaError(f"{path}: a picture can be {known}", "give it another name")
@@ -64,10 +60,8 @@ def short(value: float, _: object = None) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that the path's ending says; whole, and the same bytes every time.
-
-    An SVG is dark on a dark screen.
-    """
+    """Write a picture in the format that the path's ending says; whole, and the same bytes every time. An SVG
+    is dark on a dark screen."""
     kind = path.suffix.lstrip(".").lower()
     with whole_file(path) as file:
         if kind == "svg":

@@ -58,11 +58,8 @@ class SeedGroup:
 
 
 def by_seed(paths: Sequence[Path], runs: Sequence[RunCurves]) -> list[SeedGroup]:
-    """The groups among some runs; a run of which there is no other seed is in none.
-
-    Args:
-        paths: Of the runs: their folders, or the logs in these.
-    """
+    """The groups among some runs, in these folders or with these logs; a run of which there is no other seed
+    is in none."""
     found: dict[str, dict[str, RunCurves]] = {}
     titles: dict[str, str] = {}
     for path, run in zip(paths, runs, strict=True):

@@ -305,13 +305,8 @@ def _merged(base: Any, own: Any) -> Any:
 
 
 def explained(path: str, model: type[Section], raw: dict[str, Any], error: ValidationError) -> MexmaError:
-    """One message with every key that is wrong, and the nearest right one for the first unknown key.
-
-    Args:
-        path: The recipe's file, and those that it extends.
-        model: What the recipe should be.
-        raw: Its keys.
-    """
+    """One message with every key of `raw` that is wrong, and the nearest right one for the first unknown key;
+    `path` names the recipe's file, and those that it extends."""
     phases = raw["phases"] if isinstance(raw.get("phases"), list) else []
     problems = error.errors()
     lines: list[str] = []

@@ -139,10 +139,8 @@ class Registered(Section):
 
     @classmethod
     def chosen(cls, raw: Any) -> Self:
-        """The registered class that the key `name` says, with the keys as its values.
-
-        A field whose type is this class takes it as its `PlainValidator`.
-        """
+        """The registered class that the key `name` says, with the keys as its values: the `PlainValidator` of
+        fields of this type."""
         if isinstance(raw, cls):
             return raw
         if not isinstance(raw, dict):

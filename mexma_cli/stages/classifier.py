@@ -18,13 +18,9 @@ from mexma_cli.store.embeddings import StorePair
 
 
 def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:
-    """Train a classifier on the rows of two stores that are translations of one another, and write it.
-
-    Of sentences that occur again the first counts, and of many pairs `MOST` at random.
-
-    Args:
-        encoder: Of the stores, if they were made just now.
-    """
+    """Train a classifier on the rows of two stores that are translations of one another, and write it. Of
+    sentences that occur again the first counts, and of many pairs `MOST` at random; `encoder` made the
+    stores."""
     rows = np.flatnonzero(filter_rows(stores[0])[0] & filter_rows(stores[1])[0])
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
     wanted = set(rows.tolist())

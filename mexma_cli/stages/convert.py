@@ -144,13 +144,8 @@ class VectorFile:
 
 
 def open_raw(path: Path, dim: int, dtype: str) -> np.ndarray:
-    """Map a raw file into memory: [rows, dim] of `dtype` ("float32" or "float16"), little-endian.
-
-    LASER's own reader cuts a file that is no whole number of rows; here that is an error.
-
-    Raises:
-        MexmaError: missing, empty, or not a whole number of rows.
-    """
+    """Map a raw file into memory: [rows, dim] of `dtype` ("float32" or "float16"), little-endian. LASER's own
+    reader cuts a file that is no whole number of rows; here it is refused."""
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file of raw vectors")
     if not path.exists():
@@ -176,14 +171,8 @@ def is_npy(path: Path) -> bool:
 
 
 def open_npy(path: Path, dim: int | None = None) -> np.ndarray:
-    """Map NumPy's file into memory: [rows, dim], float32 or float16.
-
-    Args:
-        dim: what the user says.
-
-    Raises:
-        MexmaError: damaged, other numbers than these, no rows of vectors, or another `dim`.
-    """
+    """Map NumPy's file into memory: [rows, dim], float32 or float16. Refused: other arrays, and another `dim`
+    than the user says."""
     try:
         vectors = load_array(path, "r")
     except ValueError as error:
@@ -212,11 +201,7 @@ def npy_header(rows: int, dim: int, dtype: str) -> bytes:
 
 
 def to_raw(vectors: np.ndarray, dtype: str) -> bytes:
-    """The bytes of [n, dim] vectors in a raw file.
-
-    Raises:
-        MexmaError: a number too large for float16.
-    """
+    """The bytes of [n, dim] vectors in a raw file; numbers too large for float16 are refused."""
     with np.errstate(over="ignore"):
         converted = vectors.astype(np.dtype(dtype).newbyteorder("<"))
     if not np.isfinite(converted).all() and np.isfinite(vectors).all():

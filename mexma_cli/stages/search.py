@@ -140,11 +140,7 @@ def nearest_to_sentence(
 
 
 def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str]]:
-    """The `top` different sentences nearest to a vector, with their cosines, best first.
-
-    Args:
-        vector: float32 [dim], with a direction.
-    """
+    """The `top` different sentences nearest to a vector, float32 [dim], with their cosines, best first."""
     cosines = np.empty(store.rows, dtype=np.float32)
     query, done = units(vector[None]), 0
     for block in store.blocks(_BLOCK):

@@ -60,11 +60,7 @@ def _start(stop: Any, start: Callable[..., None], arguments: tuple[Any, ...]) ->
 
 
 def result(future: Future[Any], command: str) -> Any:
-    """The result of a process.
-
-    Raises:
-        MexmaError: Its own, or that the process is gone.
-    """
+    """The result of a process; its error is raised here, and where it is gone, that is said."""
     try:
         return future.result()
     except BrokenProcessPool:

@@ -208,11 +208,8 @@ class Aligned:
         return found
 
     def pairs(self, one_sided: bool = False) -> Iterator[AlignedPair]:
-        """The alignments that pass the filters, with their text, read on the way.
-
-        Args:
-            one_sided: Sentences without a translation, too, with nothing on the other side.
-        """
+        """The alignments that pass the filters, with their text, read on the way; `one_sided`: and sentences
+        without a translation, with nothing on the other side."""
         for number, records in self._by_pair():
             document = self._read(number)
             wanted = one_sided | (sizes_of(records) > 0).all(axis=1)
@@ -222,10 +219,8 @@ class Aligned:
                     yield pair
 
     def document_pairs(self) -> Iterator[DocumentPair]:
-        """The pairs of documents, whole or in pieces, read on the way.
-
-        An alignment that a filter drops leaves its sentences alone.
-        """
+        """The pairs of documents, whole or in pieces, read on the way. An alignment that a filter drops
+        leaves its sentences alone."""
         for number, records in self._by_pair():
             if not self._enough[number - self.span[0]]:
                 continue
@@ -346,19 +341,14 @@ def _part(text: Document, span: tuple[int, int]) -> tuple[str, tuple[int, ...]]:
 
 def groups_of(documents: Documents) -> np.ndarray:
     """Where each group of pairs that are embedded together begins, and the end of the last: int64 [G + 1].
-
-    They depend on nothing but the documents, so that a pair's vectors are the same in every run.
-    """
+    They depend on nothing but the documents, so that a pair's vectors are the same in every run."""
     pairs = documents.pairs
     return groups_by(documents.source.sizes[pairs[:, 0]] + documents.target.sizes[pairs[:, 1]])
 
 
 def groups_by(sizes: np.ndarray) -> np.ndarray:
-    """Borders of groups of items with about as many sentences, int64 [G + 1].
-
-    Args:
-        sizes: int64 [n], the sentences of each item.
-    """
+    """Borders of groups of items with about as many sentences, int64 [G + 1], from the sentences of each
+    item, int64 [n]."""
     groups = np.maximum(np.cumsum(sizes) - 1, 0) // _SENTENCES
     return np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(sizes))
 
@@ -386,12 +376,8 @@ class Aligner:
         journal: AlignmentJournal,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Align the groups that the journal does not have, on all cores.
-
-        Args:
-            groups: Borders, as from `groups_of`.
-            on_progress: Called with pairs done and pairs in all.
-        """
+        """Align the groups (borders as from `groups_of`) that the journal does not have, on all cores;
+        `on_progress` is told pairs done and pairs in all."""
         first, total = int(groups[0]), int(groups[-1] - groups[0])
         spans = list(pairwise(groups.tolist()))[journal.groups :]
         with closing(self.each(self.group, spans)) as results:
@@ -408,10 +394,8 @@ class Aligner:
     def each(
         self, task: Callable[[tuple[int, int]], Result], spans: Sequence[tuple[int, int]]
     ) -> Generator[Result]:
-        """A map over `threads()`, a few items ahead of whoever takes the results, in order.
-
-        A result does not depend on the number of threads, to the last bit.
-        """
+        """A map over `threads()`, a few items ahead of whoever takes the results, in order. A result does not
+        depend on the number of threads, to the last bit."""
         count = threads()
         running: deque[Future[Result]] = deque()
         pool = ThreadPoolExecutor(count)

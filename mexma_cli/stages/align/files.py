@@ -317,15 +317,12 @@ def _write_report(
 
 
 def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) -> np.ndarray:
-    """The pairs of documents, int32 [n, 2], sorted; a document is in one at most.
-
-    Sentences are embedded once into a temporary file, or taken from stores.
-
-    Args:
-        on_progress: Called with documents embedded and documents in all.
+    """The pairs of documents, int32 [n, 2], sorted; a document is in one at most. Sentences are embedded once
+    into a temporary file, or taken from stores; `on_progress` is told documents embedded and documents in
+    all.
 
     Raises:
-        MexmaError: A document is damaged, the temporary disk is full, or no pair is found.
+        MexmaError: No pair is found.
     """
     counts = aligner.documents.counts
     with ExitStack() as stack, temporary_space():

@@ -127,10 +127,7 @@ class TextSide:
 
 
 class FolderSide:
-    """Documents that are a file or store each.
-
-    Args:
-        path: A folder, or a pattern with one `*`.
+    """Documents that are a file or store each, in a folder or by a pattern with one `*`.
 
     Raises:
         MexmaError: There are none, two have one name, or stores are of different encoders.

@@ -108,10 +108,8 @@ def embed_file(
 
 
 def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
-    """The warning of a language that is not one of the encoder's; in another script it may be known.
-
-    None if it is, if its card does not say, or if the encoder reads it no worse than one of its own.
-    """
+    """The warning of a language that is not one of the encoder's; in another script it may be known. None if
+    it is, if its card does not say, or if the encoder reads it no worse than one of its own."""
     known = {code.partition("_")[0] for code in encoder.languages}
     if not known or language == languages.UNSTATED:
         return None

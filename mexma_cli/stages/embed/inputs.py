@@ -33,11 +33,8 @@ Progress = Callable[[int, int], None]
 
 
 def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEncoder:
-    """Load the encoder that was asked for; without a model the bundled one, which is said in the log.
-
-    Args:
-        normalised: False leaves out its Normalize, if it has one.
-    """
+    """Load the encoder that was asked for, `normalised` or without its Normalize; without a model the bundled
+    one, which is said in the log."""
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.settings.stages import BUNDLED
 
@@ -65,15 +62,8 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
 def load_encoder_of(
     stores: Sequence[EmbeddingStore | None], choice: EncoderChoice | SentenceEncoder, what: str
 ) -> SentenceEncoder:
-    """The encoder for a text that goes with these stores: if none is named theirs, embedding as they do.
-
-    Args:
-        choice: Which one, or the loaded encoder itself.
-        what: The text, for the message.
-
-    Raises:
-        MexmaError: The stores are of another encoder.
-    """
+    """The encoder for a text (`what`, for the message) that goes with these stores: the chosen or loaded one
+    or, if none is named, theirs, embedding as they do. Another one than theirs is refused."""
     from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.store.embeddings import check_encoder
@@ -126,11 +116,7 @@ def is_store(path: Path) -> bool:
 
 
 def open_store(path: Path) -> EmbeddingStore:
-    """Open an embedding store.
-
-    Raises:
-        MexmaError: It is a store of neighbours.
-    """
+    """Open an embedding store; a store of neighbours is refused by name."""
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.store.neighbours import NeighbourStore
 

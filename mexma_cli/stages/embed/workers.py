@@ -37,11 +37,7 @@ _SECONDS = 0.2
 
 
 def gpus_of(wanted: int | None) -> list[str]:
-    """The names of that many GPUs (0, None: all of them).
-
-    Raises:
-        MexmaError: There are none, or not so many.
-    """
+    """The names of that many GPUs (0, None: all of them); refused where there are none, or not so many."""
     import torch
 
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -178,10 +174,7 @@ def embed_as_rank(
 
 class SharedProgress:
     """The progress of all processes, added up in a key-value store that they share; an `EmbedProgress`.
-
-    Args:
-        on_progress: Called in process 0 with the sums, as soon as all processes have begun.
-    """
+    Process 0 tells `on_progress` the sums, as soon as all processes have begun."""
 
     def __init__(self, store: Store, rank: Rank, on_progress: EmbedProgress | None) -> None:
         self._store, self._rank, self._on_progress = store, rank, on_progress

@@ -76,13 +76,8 @@ def find_neighbours(
 
 
 def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> bool:
-    """Whether the neighbours that a search in these inputs would find are at a path already, whole.
-
-    That is not known of texts, which would have to be embedded for it.
-
-    Raises:
-        MexmaError: Neighbours of another search are there, or they are damaged.
-    """
+    """Whether the neighbours that a search in these inputs would find are at a path already, whole; that is
+    not known of texts, which would have to be embedded for it. Neighbours of another search are refused."""
     if not (NeighbourStore.is_at(path) and all(map(is_store, inputs))):
         return False
     store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
@@ -98,11 +93,7 @@ def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> b
 
 
 def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> SearchResult:
-    """The k nearest of kept neighbours.
-
-    Raises:
-        MexmaError: they are of other stores, fewer were kept, or the folder is damaged.
-    """
+    """The k nearest of kept neighbours; refused if they are of other stores, or fewer were kept."""
     store = NeighbourStore.open(path)
     store.check_made_of(source, target)
     if store.manifest.k < k:

@@ -86,12 +86,8 @@ class RowsInDocuments(NamedTuple):
 
 
 def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.ndarray) -> RowsInDocuments:
-    """Filter rows as `filter_rows` does, but count a line once in each document that it is in.
-
-    Args:
-        documents: int [rows], the document of every line.
-        keep: what `filter_rows` keeps.
-    """
+    """Filter rows as `filter_rows` does, which gave `keep`, but count a line once in each document that it is
+    in; `documents` int [rows] is that of every line."""
     empty, repeated = (np.zeros(store.rows, dtype=bool) for _ in range(2))
     twin = np.arange(store.rows)
     for rows, same in _sorted_lines(store, empty):

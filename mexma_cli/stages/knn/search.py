@@ -77,11 +77,7 @@ def fastest_memory(n: int, m: int, dim: int, k: int, index: str) -> int:
 
 
 def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> int:
-    """Bytes of `memory` that a search of n and m rows takes at least.
-
-    Raises:
-        MexmaError: `memory` is less.
-    """
+    """Bytes of `memory` that a search of n and m rows takes at least; refused if `memory` is less."""
     if settings.memory is not None:
         load_libraries()
     needed = least_bytes(n, m, dim, k, settings.index)
@@ -212,11 +208,7 @@ def _approximate(
 
 
 def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings) -> FileJournal:
-    """The journal of a search in these stores, in a folder of its own.
-
-    Raises:
-        MexmaError: There is one of another search.
-    """
+    """The journal of a search in these stores, in a folder of its own; one of another search is refused."""
     wanted: dict[str, Any] = {
         "source": content_checksum(stores[0]),
         "target": content_checksum(stores[1]),

@@ -18,15 +18,8 @@ from mexma_cli.store.embeddings import EmbeddingStore
 
 
 def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
-    """Train an index for the rows of a store that take part, and write it without them.
-
-    Args:
-        rows: What `tiles.write_rows` kept.
-        index: A factory string, or `auto`.
-
-    Returns:
-        The factory string.
-    """
+    """Train an index (a factory string, or `auto`) for the rows of a store that take part, by what
+    `tiles.write_rows` kept; write it without them, and return the factory string."""
     side = Side(store, read_rows(rows, store, Span(0, store.rows)))
     factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
     with with_threads():
@@ -99,13 +92,8 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
 
 
 def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence[Span], output: Path) -> None:
-    """Look up the rows of a span, and write what was found in each span of the other side: pairs as
-    `pairs_of` has them, each in a file of a new folder.
-
-    Args:
-        own: From `side_of`.
-        spans: Of the other side.
-    """
+    """Look up the rows of a span (from `side_of`), and write what was found in each span of the other side:
+    pairs as `pairs_of` has them, each in a file of a new folder."""
     parts = other.parts()
     parts.effort = effort.parameter
     with with_threads():

@@ -32,11 +32,8 @@ _KEYS = 1 << 22  # that are read and merged at a time: about 100 MB with tempora
 
 def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
     """Keep which rows of a store take part, as `filter_rows` has them: a folder of .npy files, bool, of a
-    million rows each, so that a tile reads those of its rows alone, and their checksums.
-
-    Returns:
-        Counts of the rows that do not, by reason.
-    """
+    million rows each, so that a tile reads those of its rows alone, and their checksums. Returns counts of
+    the rows that do not, by reason."""
     keep, counts = filter_rows(store)
     with workplace(output) as part:
         part.mkdir()

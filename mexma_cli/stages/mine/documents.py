@@ -54,11 +54,8 @@ class DocumentPairs:
     def filter(
         self, stores: StorePair, keep: tuple[np.ndarray, np.ndarray]
     ) -> tuple[RowsInDocuments, RowsInDocuments]:
-        """Which rows of both texts take part, where a line counts once in each document.
-
-        Args:
-            keep: what `filter_rows` keeps of both.
-        """
+        """The rows of both texts that take part, where a line counts once in each document; `keep` is from
+        `filter_rows`."""
         source, target = (
             filter_in_documents(store, documents, kept)
             for store, documents, kept in zip(stores, (self.source, self.target), keep, strict=True)
@@ -125,15 +122,13 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
 def pair_documents(
     ids: tuple[Mapping[str, int], Mapping[str, int]], sides: tuple[Path, Path], pairs: Path | None = None
 ) -> tuple[np.ndarray, tuple[int, int]]:
-    """Which documents belong together, int32 [n, 2], each pair once, sorted; and how many are in no pair.
+    """The pairs of documents, int32 [n, 2], each once, sorted, and how many documents of both sides are in
+    none.
 
     Args:
         ids: The documents' numbers by their ids.
         sides: Where they are, for messages.
         pairs: As for `read_documents`.
-
-    Raises:
-        MexmaError: No pair at all, or none whose ids are known.
     """
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
@@ -155,11 +150,7 @@ def none_in_common(sides: Sequence[Path | None]) -> MexmaError:
 
 
 def ids_of_lines(path: Path) -> Iterator[str]:
-    """The document id of every line.
-
-    Raises:
-        MexmaError: A line without one, or no line.
-    """
+    """The document id of every line; a line without one, or no line, is refused."""
     line = 0
     for line, row in enumerate(read_lines(path, ours=True), 1):
         name = document_id(row.partition("\t")[0])

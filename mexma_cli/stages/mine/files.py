@@ -142,11 +142,8 @@ def mine_files(
 
 
 def language_of(path: Path, code: str) -> str:
-    """The language of an input, a FLORES-200 code: that of its store's manifest, else the user's.
-
-    Raises:
-        MexmaError: The store is in another language, or the code is unknown.
-    """
+    """The language of an input, a FLORES-200 code: that of its store's manifest, which the user's may not
+    contradict, else the user's."""
     return agreed_language(path, path if is_store(path) else None, code)
 
 

@@ -227,14 +227,8 @@ def _estimated(
     twins: tuple[np.ndarray, np.ndarray] | None,
     settings: MineSettings,
 ) -> Estimated:
-    """The threshold that the settings want.
-
-    Args:
-        twins: As of `known_in`.
-
-    Raises:
-        MexmaError: No threshold has the precision.
-    """
+    """The threshold that the settings want; refused where none has the precision. `twins` are those of
+    `known_in`."""
     if settings.score == "probability":
         model = PairPrecision(pairs.scores, pairs.scores)
     else:

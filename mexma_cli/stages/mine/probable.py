@@ -108,11 +108,8 @@ def encoder_of(paths: Sequence[Path], choice: EncoderChoice) -> str:
 
 
 def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> Candidates:
-    """The most probable pairs above the threshold, best first, each row in one pair at most.
-
-    Args:
-        sides: The neighbours of the stores' rows.
-    """
+    """The most probable pairs of two stores above the threshold, best first, each row in one pair at most,
+    from the neighbours of both sides."""
     classifier, known = _classifier_for(stores, sides, settings)
     return probable(classifier, sides, known).cut("max", settings.least)
 
@@ -128,11 +125,8 @@ def judged(
 def _classifier_for(
     stores: StorePair, sides: Sides, settings: JudgingSettings
 ) -> tuple[Classifier, tuple[Side, Side]]:
-    """The classifier for two stores, and what it has to know of their rows.
-
-    It looks at words where it was trained with the encoder of the stores, for it embeds them; else it is said
-    that it does not.
-    """
+    """The classifier for two stores, and what it has to know of their rows. It looks at words where it was
+    trained with the encoder of the stores, for it embeds them; else it is said that it does not."""
     if settings.plugin is not None:
         load_features(settings.plugin)
     weights = bundled() if settings.classifier is None else Weights.read(settings.classifier)

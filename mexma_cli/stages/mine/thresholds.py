@@ -68,11 +68,8 @@ def write_thresholds(path: Path, found: list[StoredThreshold]) -> None:
 
 
 def save_threshold(path: Path, found: StoredThreshold) -> None:
-    """Put a threshold into a file, in place of the one for the same languages, encoder and settings.
-
-    Raises:
-        MexmaError: The file is there, and none of thresholds; or the disk is full.
-    """
+    """Put a threshold into a file of thresholds, in place of the one for the same languages, encoder and
+    settings."""
     others = read_thresholds(path) if path.exists() else []
     write_thresholds(path, [*(one for one in others if one.key != found.key), found])
 
@@ -95,12 +92,8 @@ def read_thresholds(path: Path) -> list[StoredThreshold]:
 
 
 def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> float:
-    """The threshold for these stores, in either direction of their languages.
-
-    Raises:
-        MexmaError: The file is missing or damaged, or has none for this encoder, these languages and these
-            settings; the message says what is nearest.
-    """
+    """The threshold of a file for these stores, in either direction of their languages. Where there is none
+    for their encoder, languages and settings, the message says what is nearest."""
     pair = frozenset(store.manifest.language for store in stores)
     of_pair = [one for one in read_thresholds(path) if {one.source, one.target} == pair]
     wanted = pair, stores[0].manifest.fingerprint, settings.score, settings.k, settings.margin

@@ -99,11 +99,8 @@ class Bitext:
         } | ({"rules": data.rules} if data.rules else {})
 
     def rows(self) -> Iterator[Row]:
-        """Every pair of all files.
-
-        Raises:
-            MexmaError: Two sides, or a corpus and its `keep` file, differ in length.
-        """
+        """Every pair of all files; two sides, or a corpus and its `keep` file, that differ in length are
+        refused."""
         rows = (row for part in self.parts for row in part.rows())
         if self.keep is None or self.corpus.keep is None:
             yield from rows
@@ -278,10 +275,8 @@ class _Listing:
 
 
 def code_of(data: Data, code: str) -> str | None:
-    """FLORES-200 code of a language as files spell it; None if it is none that is known.
-
-    OPUS has codes of its own, such as ze_zh for subtitles in two languages.
-    """
+    """FLORES-200 code of a language as files spell it; None if it is none that is known. OPUS has codes of
+    its own, such as ze_zh for subtitles in two languages."""
     for known, spellings in data.codes.items():
         if code.lower() in map(str.lower, spellings):
             return languages.resolve(known)

@@ -65,11 +65,8 @@ def _of_opus(data: Data) -> list[Corpus]:
 
 
 def script(data: Data, name: str) -> Iterator[str]:
-    """The lines of a shell script that downloads what OPUS lists; what is there already is left out.
-
-    Raises:
-        MexmaError: The recipe has no corpus of format opus with English.
-    """
+    """The lines of a shell script that downloads what OPUS lists; what is there already is left out. A recipe
+    without a corpus of format opus with English is refused."""
     corpora, files = _of_opus(data), opus_files(data)
     if not corpora:
         raise MexmaError("no corpus of the recipe is of format `opus` with English", "--script is for these")
@@ -95,11 +92,8 @@ def script(data: Data, name: str) -> Iterator[str]:
 
 
 def needed(data: Data, there: set[tuple[str, str]]) -> str:
-    """The files that OPUS has beside those that are there, counted in words; empty if there are none.
-
-    Args:
-        there: Corpora and FLORES-200 codes that have files.
-    """
+    """The files that OPUS has beside those that are there (corpora and FLORES-200 codes), counted in words;
+    empty if there are none."""
     files = [file for file in opus_files(data) if (file.corpus, file.language) not in there]
     return _sums(files) if files else ""
 

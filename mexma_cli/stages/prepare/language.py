@@ -133,11 +133,8 @@ class CorpusPlan:
 
 
 def rules_of(data: Data) -> dict[str, float]:
-    """The rules for pairs that a recipe has, by name, with their limits.
-
-    Raises:
-        MexmaError: `data.rules` has no such rule, or one that has a key of its own.
-    """
+    """The rules for pairs that a recipe has, by name, with their limits; in `data.rules`, unknown ones and
+    those with a key of their own are refused."""
     for name in data.rules.keys() & _BY_KEY.keys():
         raise MexmaError(f"`data.rules`: {name} has its own key", f"write it as `data.{_BY_KEY[name]}`")
     limits = {"short": data.min_chars, "long": data.max_chars, "ratio": data.max_length_ratio}
@@ -206,11 +203,8 @@ class LanguageWorker:
         return plans
 
     def write(self, chain: list[Bitext], tokenizer: Path) -> list[CorpusReport]:
-        """Make the stores of a chain; those with the same settings are left as they are.
-
-        Args:
-            tokenizer: A file as `tokenizers` reads it.
-        """
+        """Make the stores of a chain with a tokeniser (a file as `tokenizers` reads it); those with the same
+        settings are left as they are."""
         backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
         quota, reports = self._quota(chain, True), []
         for bitext in chain:
@@ -247,11 +241,8 @@ class LanguageWorker:
         return reports
 
     def _quota(self, chain: list[Bitext], may_choose: bool) -> Quota:
-        """The quota of a chain's language.
-
-        Args:
-            may_choose: Choose pairs where their number is not known and wanted.
-        """
+        """The quota of a chain's language; with `may_choose`, pairs are chosen where their number is wanted
+        and not known."""
 
         def pairs(bitext: Bitext, most: int) -> int | None:
             found: PairSelection | TokenisedPairsManifest | None = self.selections.get(bitext.path)

@@ -58,11 +58,8 @@ class PreparePlan:
 
 
 def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PreparePlan:
-    """Look at the files of a recipe and write nothing.
-
-    Args:
-        on_progress: Called with corpora done, corpora in all, and the one that is looked at.
-    """
+    """Look at the files of a recipe and write nothing; `on_progress` is told corpora done, corpora in all,
+    and which is looked at."""
     bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}

@@ -74,10 +74,8 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
 
 
 def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
-    """Corpora in chains, one done after the other: those of a language if a limit counts them together.
-
-    Corpora keep the recipe's order, those with `top_up` come last.
-    """
+    """Corpora in chains, one done after the other: those of a language if a limit counts them together. They
+    keep the recipe's order, those with `top_up` come last."""
     if not data.cap_per_language and not data.minimum_per_language:
         return [[bitext] for bitext in bitexts]
     chains: dict[tuple[str, str], list[Bitext]] = {}
@@ -87,11 +85,8 @@ def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
 
 
 class _Preparation:
-    """One run of `prepare`; it starts no process and writes nothing if all stores are there already.
-
-    Args:
-        stack: When it is closed, temporary files go, and other processes may write there again.
-    """
+    """One run of `prepare`; it starts no process and writes nothing if all stores are there already. When
+    `stack` is closed, temporary files go, and other processes may write there again."""
 
     def __init__(
         self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int, stack: ExitStack
@@ -133,11 +128,8 @@ class _Preparation:
         return as_text(recipe_tokenizer(recipe, settings, sentences), recipe.data.max_tokens)
 
     def reports(self, tokenizer: str, teachers: tuple[str, str] | None) -> list[CorpusReport]:
-        """Make the stores that are not there yet; a report for each bitext, in the recipe's order.
-
-        Args:
-            teachers: A teacher's tokeniser and prefix, where it reads the targets otherwise.
-        """
+        """Make the stores that are not there yet; a report for each bitext, in the recipe's order. `teachers`
+        are tokeniser and prefix of a teacher that reads the targets otherwise."""
         digest = xxhash.xxh3_128_hexdigest(tokenizer.encode())
         teachers_path = self._work / "teacher.json"
         if teachers is not None:

@@ -45,11 +45,8 @@ class PairSelection:
     dropped: dict[str, int]
 
     def pairs(self, bitext: Bitext, stopped: Callable[[], None]) -> Iterator[tuple[str, str, str]]:
-        """The kept pairs, read again from the files, and what a tsv has behind each.
-
-        Args:
-            stopped: Called now and then; raises to end the reading.
-        """
+        """The kept pairs, read again from the files, and what a tsv has behind each; `stopped` as for
+        `select`."""
         rows = bitext.rows()
         with self.path.open("rb") as file:
             while codes := file.read(_BATCH):
@@ -62,13 +59,8 @@ class PairSelection:
 def select(
     bitext: Bitext, rules: PairRules, limit: int | None, folder: Path, stopped: Callable[[], None]
 ) -> PairSelection:
-    """Decide about every pair of a corpus.
-
-    Args:
-        limit: Keep at most so many pairs.
-        folder: For temporary files, and the result's.
-        stopped: Called now and then; raises to end the work.
-    """
+    """Decide about every pair of a corpus, at most `limit` of which are kept, with temporary files in a
+    folder; `stopped` is called now and then, and raises to end the work."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):

@@ -61,12 +61,9 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
 def recipe_tokenizer(
     recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[Weighed]]
 ) -> LazyTokenizer:
-    """The tokeniser that a recipe asks for; one that was trained with equal settings is taken again.
-
-    Args:
-        settings: All that decides the text; kept beside a trained tokeniser.
-        sentences: Gives the text and its weights, as often as it is called.
-    """
+    """The tokeniser that a recipe asks for; one that was trained with equal settings, which decide the text
+    and are kept beside it, is taken again. `sentences` gives the text and its weights, as often as it is
+    called."""
     wanted = recipe.encoder.tokenizer
     if recipe.encoder.start is not None or wanted is None:
         return _tokenizer_of(recipe.encoder.start or "mini", recipe.data.max_tokens)
@@ -85,14 +82,8 @@ def recipe_tokenizer(
 
 
 def teachers_tokenizer(recipe: Recipe, tokenizer: str) -> tuple[str, str] | None:
-    """The tokeniser of a recipe's teacher, and what that puts before every sentence.
-
-    Args:
-        tokenizer: The encoder's.
-
-    Returns:
-        None if there is no teacher, or if it reads text as the encoder does.
-    """
+    """The tokeniser of a recipe's teacher, and what that puts before every sentence; None if there is no
+    teacher, or if it reads text as the encoder does, whose `tokenizer` this is."""
     if recipe.teacher is None:
         return None
     found = as_text(_tokenizer_of(recipe.teacher, recipe.data.max_tokens), recipe.data.max_tokens)
@@ -208,10 +199,8 @@ class HardNegatives:
         self.counts = Counter(kept=0, alike=0)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
-        """Token ids of each target's hard negatives; none is the target, or there twice.
-
-        Names that stand in for others are the batch's own, so that the text need not be in memory.
-        """
+        """Token ids of each target's hard negatives; none is the target, or there twice. Names that stand in
+        for others are the batch's own, so that the text need not be in memory."""
         texts = [own[: self._most] for own in self._texts(batch)]
         ids = iter(self._tokens.cut(self._tokens.of(chain.from_iterable(texts))))
         kept: list[list[Ids]] = []

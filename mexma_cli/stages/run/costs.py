@@ -120,11 +120,8 @@ def _speed() -> float:
 
 
 def _factors(folder: RunFolder, kinds: Iterable[Kind], dim: int, warm: bool = False) -> dict[str, float]:
-    """Kind of work -> how many times as long as `COSTS` say the units took that were done.
-
-    Args:
-        warm: In a process that had loaded what they need.
-    """
+    """Kind of work -> how many times as long as `COSTS` say the units took that were done; `warm`: in a
+    process that had loaded what they need."""
     took, said = Counter[str](), Counter[str]()
     for kind in kinds:
         records = [record for unit in kind.units() if (record := folder.record(unit.name)) is not None]

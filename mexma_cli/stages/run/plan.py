@@ -73,11 +73,8 @@ class Selection:
     pairs: tuple[tuple[str, str], ...] = ()
 
     def narrowed(self, recipe: CorpusRecipe) -> CorpusRecipe:
-        """The recipe with the wanted pairs and their languages alone, in the direction that it has them in.
-
-        Raises:
-            MexmaError: It does not have one of them, or not the stage.
-        """
+        """The recipe with the wanted pairs and their languages alone, in the direction that it has them in; a
+        pair or stage that it lacks is refused."""
         stages = _stages_of(recipe)
         for stage in (self.only, self.start):
             if stage is not None and stage not in stages:
@@ -155,13 +152,8 @@ def _rules(recipe: CorpusRecipe) -> Iterator[tuple[str, RuleSettings, Sequence[s
 
 
 def inputs_of(recipe: CorpusRecipe) -> Inputs:
-    """The files of every language, of models, and of the encoder, with checksums.
-
-    Texts are in the order of their lines.
-
-    Raises:
-        MexmaError: There is no such file; the message names the key.
-    """
+    """The files of every language, in the order of their lines, of models, and of the encoder, with
+    checksums; where one is missing, the message names the key."""
     found: Inputs = {}
     texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
     root = Path(recipe.root).expanduser().absolute()
@@ -205,11 +197,8 @@ def _model(user: str) -> str:
 
 
 def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None]) -> list[Kind]:
-    """All kinds of units that can be told yet, each after its inputs; those of a text once it is cut.
-
-    Args:
-        cut: From a language to how its text was cut.
-    """
+    """All kinds of units that can be told yet, each after its inputs; those of a text once it is cut, which
+    `cut` tells of a language."""
     pairs = recipe.language_pairs()
     kinds: list[Kind] = []
     rows: dict[str, int] = {}
@@ -476,11 +465,8 @@ def by_probability(recipe: CorpusRecipe) -> bool:
 
 
 def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:
-    """Where and how the sentence pairs are written.
-
-    Args:
-        first: They were just mined or aligned: if they are to be filtered, with all that is known of them.
-    """
+    """Where and how the sentence pairs are written; pairs that are to be filtered are written `first` with
+    all that is known of them."""
     if first and recipe.filter is not None:
         return {"languages": list(pair), "files": {"pairs.jsonl.zst": "jsonl"}, "with_ids": True}
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""

@@ -143,12 +143,8 @@ def _copied(system: Any, path: str, folder: Path) -> Path:
 
 
 def check_copies(folder: Path, sums: Mapping[str, str]) -> None:
-    """Compare copies with what was copied.
-
-    Args:
-        folder: That `with_copies` has put them in.
-        sums: Files, which may be others, too, and their checksums now.
-    """
+    """Compare the copies that `with_copies` made in a folder with what was copied; `sums` are files, which
+    may be others, too, and their checksums now."""
     inputs = folder / "inputs"
     for name, checksum in sums.items():
         parts = Path(name).relative_to(inputs).parts if Path(name).is_relative_to(inputs) else ()
@@ -166,14 +162,8 @@ def _state(system: Any, path: str) -> dict[str, Any]:
 
 
 def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
-    """Copy a file from where it was left, if it was; goes on after errors as long as each time more comes.
-
-    Returns:
-        Its checksum.
-
-    Raises:
-        MexmaError: The file has changed meanwhile, or the disk is full.
-    """
+    """Copy a file from where it was left, if it was, and return its checksum; goes on after errors as long as
+    each time more comes. A file that has changed meanwhile is refused."""
     with no_space_as_message(copy), workplace(copy) as part:
         begun = _Begun(partial(copy) / PROGRESS, state)
         with part.open("ab") as file:
@@ -218,12 +208,8 @@ def _receive(system: Any, path: str, begun: _Begun, file: IO[bytes]) -> None:
 
 
 class _Begun:
-    """How much there is of a copy, with a checksum; a file beside it tells the next run.
-
-    Args:
-        path: Of that file.
-        state: Of what is copied.
-    """
+    """How much there is of a copy, with a checksum; a file beside it, `path`, tells the next run, which has
+    to find the same `state` of what is copied."""
 
     def __init__(self, path: Path, state: dict[str, Any]) -> None:
         self.path, self._state, self.bytes = path, state, 0
@@ -264,11 +250,8 @@ class _Begun:
 
 
 def check_destination(url: str, names: Collection[str]) -> None:
-    """Find out before the work that a URL can be reached, and that nothing else is there.
-
-    Args:
-        names: Below the URL, of what may be sent.
-    """
+    """Find out before the work that a URL can be reached, and that nothing else has one of the names below it
+    that may be sent."""
     with _file_system(url) as (system, place):
         _sent(system, place.rstrip("/"), url, names)
 
@@ -370,11 +353,8 @@ def _manifest(sums: Mapping[str, str]) -> bytes:
 
 
 def _sent(system: Any, place: str, url: str, names: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Names of what runs have sent, with checksums, and of what was in work when one was killed.
-
-    Raises:
-        MexmaError: A manifest there is of something else, or something else has one of the names.
-    """
+    """Names of what runs have sent, with checksums, and of what was in work when one was killed; a manifest
+    of something else, or another's file of one of the names, is refused."""
     system.invalidate_cache()
     before, begun = (_listed(system, f"{place}/{name}", f"{url}/{name}") for name in (MANIFEST, _IN_WORK))
     for name in sorted(set(names) - before.keys() - begun.keys()):

@@ -181,11 +181,8 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
-    unknown, where it has not finished and the file system has no locks that would tell.
-
-    Raises:
-        MexmaError: It has not begun.
-    """
+    unknown, where it has not finished and the file system has no locks that would tell. One that has not
+    begun is refused."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")

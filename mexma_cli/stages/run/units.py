@@ -296,14 +296,9 @@ class RunFolder:
         return path
 
     def owned(self, unit: Unit, whole: bool = False) -> dict[str, str]:
-        """Files and checksums that the run has made where a unit's output goes, as its records list them.
-
-        Args:
-            whole: Read these files, and those that the unit has made in another place.
-
-        Raises:
-            MexmaError: There is something else; or a file is not as it was made.
-        """
+        """Files and checksums that the run has made where a unit's output goes, as its records list them;
+        anything else there is refused, and a file that is not as it was made. `whole`: read these files, and
+        those that the unit has made in another place."""
         kept = self._kept(unit.name)
         records = [kept] if kept else []
         there = self._there(unit)
@@ -355,14 +350,8 @@ class RunFolder:
     def finish(
         self, unit: Unit, key: str, made: Path, facts: dict[str, Any], seconds: tuple[float, float]
     ) -> Record:
-        """Put an output into its place, and write the record of its unit.
-
-        Args:
-            seconds: By the clock, and of the processor.
-
-        Raises:
-            MexmaError: As `owned`; or an input was made anew meanwhile.
-        """
+        """Put an output into its place, and write the record of its unit, with `seconds` by the clock and of
+        the processor; inputs that were made anew meanwhile are refused."""
         if self.key(unit) != key:
             raise MexmaError(f"inputs of {unit.name} were made anew meanwhile", "run again")
         output, before = self.path / unit.output, self._kept(unit.name)
@@ -436,11 +425,8 @@ def _files(made: Path, output: str) -> dict[str, str]:
 
 
 def _content(made: Path, files: Mapping[str, str]) -> str:
-    """A checksum of an output, without what does not matter to those who read it.
-
-    Args:
-        files: What `_files` found, or some of it.
-    """
+    """A checksum of an output, without what does not matter to those who read it; `files` are some of
+    `_files`."""
     if made.is_file():
         (checksum,) = files.values()
         return checksum
@@ -458,11 +444,7 @@ def _says(path: Path, content: object) -> bool:
 
 def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:
     """When the user's files that a unit reads, its encoder's among them, were last written to, and how long
-    they are.
-
-    Raises:
-        MexmaError: One is not what the plan was made of.
-    """
+    they are; one that is not what the plan was made of is refused."""
     found: dict[str, tuple[int, ...]] = {}
     wanted = {Path(name): checksum for name, checksum in (unit.files | unit.model).items()}
     if unit.encoder:
@@ -497,10 +479,8 @@ def read_unit(todo: Path) -> Unit:
 
 @contextmanager
 def only_worker(todo: Path) -> Iterator[None]:
-    """Wait until no other process works on a unit, and keep others waiting.
-
-    Where the file system has no locks two workers may do the same unit, to the same bytes.
-    """
+    """Wait until no other process works on a unit, and keep others waiting. Where the file system has no
+    locks two workers may do the same unit, to the same bytes."""
     descriptor = os.open(todo, os.O_RDONLY)
     try:
         with suppress(OSError):

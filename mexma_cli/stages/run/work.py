@@ -131,12 +131,7 @@ def _work(function: Work) -> Work:
 
 
 def perform(run: Path, todo: Path) -> Record:
-    """Do a unit of a run, unless it is done.
-
-    Args:
-        run: The run's folder.
-        todo: The unit's description.
-    """
+    """Do a unit of a run (its folder, and the unit's description), unless it is done."""
     folder, unit = RunFolder(run), read_unit(todo)
     with only_worker(todo):
         if (record := folder.done(unit, whole=True)) is not None:
@@ -512,13 +507,7 @@ def samples(
 
 def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, Any]:
     """Cut texts, one after the other, into a folder of files of so many lines, the last one perhaps shorter.
-
-    Returns:
-        `pieces`: for each its `name`, `lines` and `checksum`.
-
-    Raises:
-        MexmaError: A text cannot be read, all are empty, or the disk is full.
-    """
+    Returns `pieces`: for each its `name`, `lines` and `checksum`."""
     every = chain.from_iterable(map(read_lines, texts))
     pieces: list[dict[str, Any]] = []
     with workplace(output) as part:

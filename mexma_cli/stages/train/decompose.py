@@ -71,11 +71,7 @@ class TrainedDecomposer:
 
     @classmethod
     def open(cls, run: str | Path) -> TrainedDecomposer:
-        """Read the maps of a run.
-
-        Raises:
-            MexmaError: It is no finished run of a decomposer, or it is damaged.
-        """
+        """Read the maps of a run; one that is no finished run of a decomposer is refused."""
         folder = Path(run)
         if not (folder / MANIFEST).is_file():
             unfinished = (folder / "checkpoints").is_dir()

@@ -78,11 +78,8 @@ class TrainingEstimate:
 
 
 def estimate(recipe: Recipe, processes: int) -> TrainingEstimate:
-    """The costs of a recipe in so many processes, with a GPU each.
-
-    Raises:
-        MexmaError: The encoder is not on this machine, or of another kind than BERT.
-    """
+    """The costs of a recipe in so many processes, with a GPU each. An encoder that is not on this machine, or
+    of another kind than BERT, is refused."""
     shape = shape_of(recipe)
     prepared, length = _prepared(recipe)
     measured, length = length is not None, length or min(LENGTH, recipe.data.max_tokens)

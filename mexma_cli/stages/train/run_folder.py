@@ -138,11 +138,7 @@ def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, dict[str,
 
 
 def same_text(run: Path, text: dict[str, str], hint: str) -> None:
-    """Refuse to go on with other text than a run was started with.
-
-    Args:
-        text: As in `TEXT`.
-    """
+    """Refuse to go on with other text (as in `TEXT`) than a run was started with."""
     before = text_of(run)
     other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
     if before and other:
@@ -205,10 +201,8 @@ def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
 
 
 def differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
-    """Keys of two recipes whose values differ, with both, but for those that do not change the run.
-
-    A phase or a corpus is called by its name, as in --set.
-    """
+    """Keys of two recipes whose values differ, with both, but for those that do not change the run. A phase
+    or a corpus is called by its name, as in --set."""
     if isinstance(old, dict) and isinstance(new, dict):
         inner = [
             differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)

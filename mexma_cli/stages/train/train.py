@@ -117,11 +117,7 @@ def _log(run: Path, phase: Phase, step: int, processes: Processes) -> Logs:
 
 
 def _export(trainer: Trainer, run: Path, pairs: Mapping[str, int]) -> None:
-    """Write the encoder of a phase, with what is known of its languages.
-
-    Args:
-        pairs: By FLORES-200 code.
-    """
+    """Write the encoder of a phase, with what is known of its languages; `pairs` by FLORES-200 code."""
     if trainer.settings.export == "best":
         trainer.go_to(trainer.checkpoints / BEST)
     with trainer.exported() as encoder:
@@ -201,14 +197,8 @@ def prepare_text(
     processes: int = 1,
     on_progress: Callable[[int, int, str], object] | None = None,
 ) -> list[CorpusReport]:
-    """Prepare a recipe's text, unless a run of it is to go on that has its text already.
-
-    Args:
-        processes: How many will share the run.
-
-    Returns:
-        What was read and kept of each corpus; nothing if there was nothing to do.
-    """
+    """Prepare a recipe's text, unless a run of it, which so many processes share, is to go on that has its
+    text already. Returns what was read and kept of each corpus; nothing if there was nothing to do."""
     here = run_folder.check_run(Path(recipe.run), recipe, resume, processes)
     if here and has_its_text(recipe):
         return []
@@ -277,11 +267,7 @@ def _pairs(start: SentenceEncoder, stores: list[TokenisedPairs]) -> dict[str, in
 
 
 def open_stores(recipe: Recipe) -> list[TokenisedPairs]:
-    """All prepared corpora of a recipe that have pairs.
-
-    Raises:
-        MexmaError: One was not prepared.
-    """
+    """All prepared corpora of a recipe that have pairs; one that was not prepared is refused."""
     stores = [TokenisedPairs.open(path) for _, path in _places(recipe)]
     return [store for store in stores if len(store)]
 
@@ -325,12 +311,8 @@ def trainer_of(
 
 
 def build_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int) -> Objective:
-    """The objective of a phase; what is new in it comes from the phase's seed.
-
-    Args:
-        encoder: As the phase finds it.
-        languages: Source languages of the run.
-    """
+    """The objective of a phase, for the encoder as the phase finds it and so many source languages; what is
+    new in it comes from the phase's seed."""
     torch.manual_seed(phase.trainer.seed)  # whatever ran before in this process
     start = _objective_start(recipe, phase, encoder, languages)
     objective: Objective = phase.objective.losses().build(start, phase.objective)

@@ -224,11 +224,8 @@ class TuningFiles:
         return TuningFiles(*(path and Path(str(path).replace("{lang}", language)) for path in paths))
 
     def of_all(self, languages: Sequence[str]) -> dict[str, TuningFiles]:
-        """The files of every language.
-
-        Raises:
-            MexmaError: An unknown language or one given twice, or a file that is missing for one of them.
-        """
+        """The files of every language; refused are unknown languages, one given twice, and one that lacks a
+        file."""
         known: dict[str, str] = {}
         for language in languages:
             code = resolve(language)
