@@ -259,18 +259,13 @@ def _tell(found: Tuned, about: str) -> None:
         counted(found.gold, "gold pair"),
         f"{int(found.is_gold.sum()):,}",
     )
-    _say_counts(
-        about,
-        (found.repeated, "line", "with a pair that was there before: its best score counts"),
-        (found.ambiguous, "line", "left out: a sentence has more than one id"),
-        (found.unknown, "line", "left out: a sentence has no id"),
-    )
-
-
-def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:
-    for count, what, why in counts:
+    for count, why in (
+        (found.repeated, "with a pair that was there before: its best score counts"),
+        (found.ambiguous, "left out: a sentence has more than one id"),
+        (found.unknown, "left out: a sentence has no id"),
+    ):
         if count:
-            log.info("%s%s %s", about, counted(count, what), why)
+            log.info("%s%s %s", about, counted(count, "line"), why)
 
 
 def ask(labels: Labels, places: list[int]) -> None:

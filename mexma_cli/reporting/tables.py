@@ -26,7 +26,8 @@ class PublishedRow:
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, list[PublishedRow]]:
+def _published() -> dict[str, list[PublishedRow]]:
+    """Published numbers by benchmark, from lines of benchmark, encoder, score, value and source."""
     found: dict[str, dict[tuple[str, str], PublishedRow]] = {}
     lines = _TABLE.read_text(encoding="utf-8").splitlines()[1:]
     for line in filter(None, lines):
@@ -38,11 +39,8 @@ def _table() -> dict[str, list[PublishedRow]]:
 
 
 def published_rows(task: str) -> list[PublishedRow]:
-    """Published numbers for a benchmark of published.tsv, in the file's order; nothing for an unknown one.
-
-    The file has a line for each number: benchmark, encoder, score, value, source.
-    """
-    return _table().get(task, [])
+    """Published numbers for a benchmark of published.tsv, in the file's order; nothing for an unknown one."""
+    return _published().get(task, [])
 
 
 def published_scores(result: Result) -> list[PublishedRow]:

@@ -15,7 +15,7 @@ from mexma_cli.reporting.tables import names_in, shown
 
 
 def write_page(path: Path, template: str, **values: Any) -> None:
-    """Write the page of a template, such as `reporting/results.html`, with the values that it names; whole."""
+    """Write the page of a template, such as `reporting/results.html`, with the values that it names."""
     with whole_file(path) as file:
         # Names of files need not be UTF-8.
         file.write(page(template, **values).encode("utf-8", "backslashreplace"))

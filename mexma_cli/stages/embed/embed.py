@@ -193,7 +193,7 @@ class _Embedding:
         if before := self._writer.rows_done:
             log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
         self._tell(before, 0)
-        for chunk in _chunks(left, self._writer.rows_per_shard):
+        while chunk := list(islice(left, self._writer.rows_per_shard)):
             self._embed(chunk)
 
     def _enter(self, row: int, lines: list[str]) -> None:
@@ -230,11 +230,6 @@ class _Embedding:
         self._done += rows
         self._tokens += tokens
         self._on_progress(self._done, self._rows, self._tokens)
-
-
-def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    while chunk := list(islice(lines, size)):
-        yield chunk
 
 
 def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -> EmbeddingSettings:

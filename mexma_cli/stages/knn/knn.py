@@ -71,7 +71,8 @@ def find_neighbours(
             k=k,
             argv=tuple(argv),
             asked=asked_of_index(settings),
-            **found.facts(),
+            index=found.index,
+            recall=found.recall,
         )
 
 

@@ -79,6 +79,8 @@ def fastest_memory(n: int, m: int, dim: int, k: int, index: str) -> int:
 def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> int:
     """Bytes of `memory` that a search of n and m rows takes at least; refused if `memory` is less."""
     if settings.memory is not None:
+        from mexma_cli.knn.device import load_libraries
+
         load_libraries()
     needed = least_bytes(n, m, dim, k, settings.index)
     held = resident() + _READING_BYTES + bytes_to_sort(max(n, m), DIGEST)
@@ -129,10 +131,6 @@ class SearchResult:
     index: str
     recall: float | None
 
-    def facts(self) -> dict[str, Any]:
-        """`index` and `recall`, as manifests and reports have them."""
-        return {"index": self.index, "recall": self.recall}
-
 
 def search(
     stores: StorePair,
@@ -155,6 +153,8 @@ def search(
     source, target = stores
     held, memory = 0, None
     if settings.memory is not None:
+        from mexma_cli.knn.device import load_libraries
+
         load_libraries()
         needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
         held = resident()  # with the libraries
@@ -228,13 +228,6 @@ def journal_beside(
 ) -> AbstractContextManager[FileJournal | None]:
     """A journal in the workplace of an output, see `kept_beside`."""
     return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
-
-
-def load_libraries() -> None:
-    """Load what a search in limited memory needs, so that it is counted."""
-    from mexma_cli.knn import device
-
-    device.load_libraries()
 
 
 def has_index(n: int, m: int, index: str) -> bool:

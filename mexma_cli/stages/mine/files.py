@@ -25,7 +25,7 @@ from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
-from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
+from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
 from mexma_cli.stages.mine.probable import encoder_of, stated
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -96,10 +96,7 @@ def mine_files(
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths
-        known_documents = (
-            isinstance(job.neighbours, PrecomputedNeighbours) and job.neighbours.documents is not None
-        )
-        within = job.documents is not None or known_documents
+        within = is_within(job.documents, job.neighbours)
         how = stated(job.settings, encoder_of(paths, encoder), job.one_text, within)
         job = replace(job, settings=how)
         stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)

@@ -125,6 +125,12 @@ class Mined:
         return write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
 
 
+def is_within(documents: DocumentPairs | None, neighbours: object) -> bool:
+    """Whether pairs are wanted within paired documents alone, which are given or which neighbours name."""
+    named = isinstance(neighbours, PrecomputedNeighbours) and neighbours.documents is not None
+    return documents is not None or named
+
+
 def mine(
     source: EmbeddingStore,
     target: EmbeddingStore,
@@ -162,10 +168,7 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    within = documents is not None or (
-        isinstance(neighbours, PrecomputedNeighbours) and bool(neighbours.documents)
-    )
-    settings = stated(settings, source.manifest.encoder, one_text, within)
+    settings = stated(settings, source.manifest.encoder, one_text, is_within(documents, neighbours))
     clock, stores = Clock(), (source, target)
     if settings.score == "probability" or settings.finds:
         check_memory_for(settings, source.rows + target.rows)

@@ -7,7 +7,7 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -296,7 +296,7 @@ class LanguageWorker:
         pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
         beside = {name: kind.part for name, kind in kinds.items()}
         with TokenisedPairsWriter(bitext.path, tokens.vocabulary, beside) as writer:
-            for batch in _batches(pairs):
+            while batch := list(islice(pairs, _BATCH)):
                 sources, targets, _ = zip(*batch, strict=True)
                 sides = tokens.of(sources), tokens.of(targets)
                 kept = [row for row, pair in enumerate(zip(*sides, strict=True)) if all(pair)]
@@ -337,11 +337,6 @@ def _of_text(manifest: TokenisedPairsManifest) -> dict[str, Any]:
 def _chosen(found: PairSelection | TokenisedPairsManifest) -> int:
     """Pairs that were chosen, before some turned out to have no tokens."""
     return found.kept + found.dropped.get("no tokens", 0)
-
-
-def _batches(pairs: Iterator[tuple[str, str, str]]) -> Iterator[list[tuple[str, str, str]]]:
-    while batch := list(islice(pairs, _BATCH)):
-        yield batch
 
 
 def _report(

@@ -221,9 +221,6 @@ class RunFolder:
         record = self._kept(unit)
         return record if record is not None and record.key else None
 
-    def _record_path(self, unit: str) -> Path:
-        return self.path / "units" / f"{unit}.json"
-
     def _kept(self, unit: str) -> Record | None:
         path = f"{self.path}/units/{unit}.json"
         try:
@@ -233,7 +230,7 @@ class RunFolder:
         return _read_record(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns))
 
     def _keep(self, unit: str, record: Record) -> None:
-        write_json_atomic(self._record_path(unit), record.model_dump(mode="json"))
+        write_json_atomic(self.path / "units" / f"{unit}.json", record.model_dump(mode="json"))
 
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
         """All records that can be read, or those of a language or language pair, by their units' names."""
