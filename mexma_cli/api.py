@@ -639,7 +639,16 @@ def train(
 
 
 def _path(text: Text) -> Path:
-    return Path(text) if isinstance(text, str | Path) else text.path
+    if isinstance(text, str | Path):
+        return Path(text)
+    if not hasattr(text, "path"):
+        from mexma_cli.errors import MexmaError
+
+        raise MexmaError(
+            f"a path or an EmbeddingStore is wanted, not {type(text).__name__}",
+            "write sentences to a file, one a line",
+        )
+    return text.path
 
 
 def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:

@@ -154,3 +154,8 @@ def test_no_input_is_written_over(folder: Path) -> None:
     path = folder / "examples/spa-eng/spa.txt"
     with pytest.raises(mexma_cli.MexmaError, match="is an input"):
         mexma_cli.split(path, path, lang="spa")
+
+
+def test_sentences_in_memory_are_no_text() -> None:
+    with pytest.raises(mexma_cli.MexmaError, match="a path or an EmbeddingStore is wanted, not list"):
+        mexma_cli.align(["Hola."], ["Hello."])  # type: ignore[arg-type]

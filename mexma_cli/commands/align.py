@@ -176,6 +176,7 @@ def command(
 
 
 def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
+    from mexma_cli.stages.align.align import UNLIKE
     from mexma_cli.stages.align.files import UNALIGNED
 
     kinds = [(count, f"{one}-{other}") for (one, other), count in counts.kinds.most_common() if one and other]
@@ -192,6 +193,14 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
         if counts.empty[side]:
             empty = counted(counts.empty[side], "document")
             log.warning("%s of the %s in these pairs: no sentences", empty, name)
+    if counts.unlike:
+        log.warning(
+            "%s of %s: the mean score of the alignments is below %s, as in texts that are no translations or "
+            "in another order (`mexma mine` finds those), or that the encoder cannot read",
+            f"{counts.unlike:,}",
+            of,
+            UNLIKE,
+        )
     if counts.dropped:
         names = {"threshold": "below the threshold", "kind": "not 1-1"}
         names["documents"] = "of documents of which too little is aligned"

@@ -165,6 +165,14 @@ def test_two_files_are_one_document_each_as_for_vecalign(tmp_path: Path) -> None
     assert lines[0][:2] == ["[0]", "[0]"] and lines[-1][:2] == ["[8]", "[7]"]
 
 
+def test_texts_in_another_order_are_told_of(tmp_path: Path) -> None:
+    source, target = sides()
+    spanish = write(tmp_path / "s", *source)
+    for lines, told in ((target, False), (target[::-1], True)):
+        done = ok(run("align", spanish, write(tmp_path / "t", *lines), "--format", "vecalign"))
+        assert ("1 of 1 pair of documents: the mean score" in done.stderr) == told
+
+
 def test_names_in_nfc_and_nfd_or_no_unicode_at_all(tmp_path: Path) -> None:
     for side, lines in zip(("s", "t"), sides(), strict=True):
         name = "e\u0301t\u00e9" if side == "s" else "\u00e9te\u0301"

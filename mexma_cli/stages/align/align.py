@@ -109,6 +109,9 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     return Documents(source, target, pairs, alone)
 
 
+UNLIKE, _ENOUGH = 0.25, 20
+"""Of 120 sentences of news and English, by `mini`, the alignments had a mean score of 0.41 to 0.56 in its
+languages, 0.21 to 0.30 in three that it does not know, 0.23 if shuffled, 0.07 to 0.13 if no translations."""
 DROPPED = ("threshold", "documents", "kind")
 """Why alignments are not written: their score; the share of their documents that is aligned; not 1-1."""
 
@@ -125,6 +128,8 @@ class AlignCounts:
     """Alignments by their sentences on both sides; 0: a sentence without a translation."""
     dropped: Counter[str]
     """Alignments of both sides that are not written, by reason."""
+    unlike: int
+    """Pairs of documents with at least `_ENOUGH` alignments whose mean score is below `UNLIKE`."""
 
     @property
     def aligned(self) -> int:
@@ -293,18 +298,23 @@ class Aligned:
         dropped: Counter[str] = Counter()
         first, last = self.span
         filled = np.zeros((last - first, 2), bool)
+        aligned, scores = np.zeros(last - first), np.zeros(last - first)
         for start in range(0, len(self.records), _BLOCK):
             records = self.records[start : start + _BLOCK]
             sizes = sizes_of(records)
             different, counts = np.unique(sizes, axis=0, return_counts=True)
             kinds.update(dict(zip(map(tuple, different.tolist()), counts.tolist(), strict=True)))
             both = (sizes > 0).all(axis=1)
+            pairs = records["pair"][both] - first
+            aligned += np.bincount(pairs, minlength=last - first)
+            scores += np.bincount(pairs, records["score"][both], minlength=last - first)
             why = np.bincount(self.dropped(records)[both], minlength=len(DROPPED) + 1)[1:].tolist()
             dropped.update(dict(zip(DROPPED, why, strict=True)))
             for side in (0, 1):
                 filled[records["pair"][sizes[:, side] > 0] - first, side] = True
         empty = (~filled).sum(axis=0).tolist()
-        return AlignCounts(last - first, (empty[0], empty[1]), kinds, +dropped)
+        unlike = int(((aligned >= _ENOUGH) & (scores < UNLIKE * aligned)).sum())
+        return AlignCounts(last - first, (empty[0], empty[1]), kinds, +dropped, unlike)
 
     def _by_pair(self) -> Iterator[tuple[int, np.ndarray]]:
         """The records of each pair of documents that has any."""
