@@ -24,6 +24,7 @@ from mexma_cli.commands.options import (
     result_option,
     shard_option,
 )
+from mexma_cli.files import resolved
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import AlignSettings, EncoderChoice
 from mexma_cli.text.amounts import counted
@@ -112,7 +113,6 @@ def command(
     kind, with_ids = chosen_format(kind, output, with_ids, alignments=True)
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
-    from mexma_cli.files import resolved
     from mexma_cli.reporting.align_page import draw_alignment
     from mexma_cli.reporting.plot import FORMATS, check_plottable
     from mexma_cli.stages.align.align import Aligned, DocumentInputs

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.options import output_option
+from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.text.amounts import counted
 
@@ -38,7 +39,6 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
       mexma augment ntrex/eng_Latn.txt -o ntrex
       mexma eval xsimpp ntrex --langs fra,deu
     """
-    from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.augment import KINDS, augment, augmented_names, augmented_texts
     from mexma_cli.evaluation.reading import read_sentences
     from mexma_cli.text.writing import only_process, prepare_output, write_chunks

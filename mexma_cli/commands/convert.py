@@ -10,6 +10,7 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
 from mexma_cli.commands.options import no_verify_option, options_of, output_option, overwrite_option
+from mexma_cli.commands.progress import follow, progress
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -59,7 +60,6 @@ def command(
       mexma convert vectors.npy --text eng.txt --lang eng -o eng.emb
       mexma convert fra.emb -o vectors.f32
     """
-    from mexma_cli.commands.progress import follow, progress
     from mexma_cli.stages.convert import VectorFile, is_npy, raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.writing import prepare_output

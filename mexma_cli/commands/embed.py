@@ -25,11 +25,12 @@ from mexma_cli.commands.options import (
     shard_option,
 )
 from mexma_cli.commands.progress import progress
+from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import EmbedSettings, EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import label_of
+from mexma_cli.text.lines import label_of, scan, spooled
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -105,7 +106,6 @@ def command(
       parallel mexma embed corpus.txt --shard {}/8 ::: {1..8}
       torchrun --nproc-per-node 4 -m mexma_cli embed corpus.txt
     """
-    from mexma_cli.languages import resolve
     from mexma_cli.stages.embed.embed import EmbedOptions
     from mexma_cli.stages.embed.workers import embed_in_processes, errors_left, gpus_of, torchrun_rank
     from mexma_cli.training.launched_process import end_with_launcher, launched
@@ -181,7 +181,6 @@ def _embedded(
     corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, on_progress: EmbedProgress
 ) -> tuple[EmbeddingStore, SentenceEncoder]:
     from mexma_cli.stages.embed.embed import at_work, embed_file
-    from mexma_cli.text.lines import scan, spooled
 
     with spooled(corpus) as copy:
         text = scan(copy, label_of(corpus))

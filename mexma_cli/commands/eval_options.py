@@ -26,6 +26,7 @@ from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder
+from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -87,8 +88,6 @@ class Session:
     def encoder(self, loaded: SentenceEncoder | None = None) -> Iterator[SentenceEncoder]:
         """The encoder that was asked for, or one that is loaded already. Afterwards the log says how many
         sentences it cut, if any."""
-        from mexma_cli.text.amounts import counted
-
         encoder = loaded or load_encoder(self.choice)
         yield encoder
         if encoder.truncated:

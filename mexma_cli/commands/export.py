@@ -9,6 +9,7 @@ import click
 
 from mexma_cli.commands.completion import ENCODER
 from mexma_cli.commands.options import output_option, overwrite_option
+from mexma_cli.files import check_parent
 from mexma_cli.numerics.precisions import SHORT_NAMES
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.encoder.loading.folder import CHECKSUMS, check_replaceable, locate
     from mexma_cli.encoder.loading.modules import is_only_ours
-    from mexma_cli.files import check_parent
 
     check_replaceable(output)
     if output.exists() and output.resolve() == locate(encoder).resolve():

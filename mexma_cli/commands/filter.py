@@ -18,9 +18,11 @@ from mexma_cli.commands.options import (
     workers_option,
     written_languages_option,
 )
+from mexma_cli.commands.progress import progress
+from mexma_cli.formats.bitext import format_of, formats, outputs_of
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.rules import SELECTABLE
+from mexma_cli.text.rules import RULES, SELECTABLE
 
 if TYPE_CHECKING:
     from mexma_cli.stages.filter.filter import Filtered
@@ -70,8 +72,6 @@ def command(
     if len(bitext) > 2:
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     check_inputs(bitext)
-    from mexma_cli.commands.progress import progress
-    from mexma_cli.formats.bitext import format_of, formats, outputs_of
     from mexma_cli.formats.tmx import as_codes
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
     from mexma_cli.text.writing import prepare_output
@@ -99,7 +99,6 @@ def command(
 
 def _tell(found: Filtered, limits: dict[str, float]) -> None:
     from mexma_cli.reporting.tables import aligned
-    from mexma_cli.text.rules import RULES
 
     share = f"{100 * found.kept / found.read:.1f} %"
     log.info("%s of %s kept (%s)", f"{found.kept:,}", counted(found.read, "pair"), share)

@@ -10,6 +10,7 @@ import click
 
 from mexma_cli.commands.completion import ENCODER
 from mexma_cli.commands.options import json_option, plugin_option
+from mexma_cli.errors import MexmaError, in_a_line
 
 if TYPE_CHECKING:
     from mexma_cli.stages.info import Info
@@ -30,7 +31,6 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
       mexma info fra.emb
       mexma info mini
     """
-    from mexma_cli.errors import MexmaError
     from mexma_cli.settings.registry import load_plugin
     from mexma_cli.stages.info import inspect
 
@@ -55,7 +55,6 @@ _DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint
 
 def show(info: Info, indent: str = "") -> None:
     """Print the facts, a line each, the table, and those of the parts further in."""
-    from mexma_cli.errors import in_a_line
     from mexma_cli.reporting.tables import aligned, row_table
 
     click.echo(f"{indent}{in_a_line(info.path)}: {info.kind}")

@@ -20,6 +20,7 @@ from mexma_cli.commands.options import (
     overwrite_option,
     search_options,
 )
+from mexma_cli.files import check_parent
 from mexma_cli.settings.stages import EncoderChoice, KnnSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import label_of
@@ -61,7 +62,6 @@ def command(
       mexma knn fra.emb eng.emb -k 16 -o fra-eng.knn
     """
     check_inputs((source, target))
-    from mexma_cli.files import check_parent
     from mexma_cli.stages.knn.knn import find_neighbours, kept_already
     from mexma_cli.store.neighbours import NeighbourStore
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 import click
@@ -25,8 +26,6 @@ def command(texts: tuple[Path, ...], settings: RuleSettings, output: Path | None
       mexma langid corpus.txt | cut -f1 | sort | uniq -c
       mexma langid < lines | awk -F'\\t' '$1 == "fra_Latn" && $2 > 0.5' | cut -f3-
     """
-    from itertools import chain, islice
-
     from mexma_cli.commands.inputs import refuse_inputs
     from mexma_cli.text.identify import flores, identifier
     from mexma_cli.text.lines import read_sentences

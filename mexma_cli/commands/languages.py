@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from mexma_cli import languages
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.options import options_of
 from mexma_cli.errors import MexmaError
+from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import RuleSettings
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,6 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
       mexma languages pt_BR zh-TW iw
       mexma languages --json | jq -r 'select(.encoders | index("facebook/MEXMA")) | .code'
     """
-    from mexma_cli import languages
     from mexma_cli.reporting.tables import aligned
     from mexma_cli.text.identify import identifier, kindred
     from mexma_cli.text.splitting import default_splitter
@@ -83,8 +84,6 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
 
 def _meant(typed: str) -> list[str]:
     """The languages of a code, or of an English name."""
-    from mexma_cli import languages
-
     try:
         return [languages.resolve(typed)]
     except MexmaError:
@@ -100,7 +99,6 @@ def _encoders() -> dict[str, frozenset[str]]:
     """
     from mexma_cli.encoder.loading import card
     from mexma_cli.encoder.loading.folder import BUNDLED
-    from mexma_cli.languages import resolve
     from mexma_cli.settings.load import load
 
     mexma = load("81langs").data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ar
 
 import click
 from click.core import ParameterSource
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.commands.completion import CODE, ENCODER
 from mexma_cli.languages import UNSTATED, resolve
@@ -319,8 +319,6 @@ class _Checked(click.ParamType):
         self._annotation = annotation
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pydantic import TypeAdapter
-
         try:
             return TypeAdapter(self._annotation).validate_python(value)
         except ValidationError as error:

@@ -14,6 +14,7 @@ from mexma_cli.commands.completion import RECIPE
 from mexma_cli.commands.options import plugin_option, set_option, workers_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
+from mexma_cli.languages import resolve
 from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
 
 def plan_table(planned: PreparePlan, data: Data) -> str:
     """A row a language, a row a corpus, what OPUS has beside that, and what the disk needs."""
-    from mexma_cli.languages import resolve
     from mexma_cli.stages.prepare.download import needed
 
     by_language: dict[str, list[PlannedCorpus]] = {}

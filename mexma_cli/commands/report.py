@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.options import json_option, output_option
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.errors import MexmaError
+from mexma_cli.reporting.result import Result
+from mexma_cli.reporting.tables import aligned, text_lines
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,6 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
       mexma report runs/with-koleo runs/without-koleo -o compared.html
       mexma report results/*.json -o page.html
     """
-    from mexma_cli.errors import MexmaError
     from mexma_cli.reporting import curves
 
     for path in paths:
@@ -78,9 +79,7 @@ def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def _instead(path: Path) -> str:
     """A hint for a path that is no run: what to name in its place."""
-    from mexma_cli.errors import MexmaError
     from mexma_cli.reporting.curves import LOG
-    from mexma_cli.reporting.result import Result
 
     found = sorted(path.glob("*.json")) if path.is_dir() else []
     results = []
@@ -122,10 +121,7 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.commands.eval import headings
-    from mexma_cli.errors import MexmaError
     from mexma_cli.reporting.page import write_page
-    from mexma_cli.reporting.result import Result
-    from mexma_cli.reporting.tables import text_lines
     from mexma_cli.text.writing import prepare_output
 
     if output is not None and output.suffix.lower() != ".html":

@@ -16,6 +16,8 @@ from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.errors import in_a_line
+from mexma_cli.languages import resolve
+from mexma_cli.numerics.threads import threads
 from mexma_cli.text.amounts import counted, size, time_needed
 
 if TYPE_CHECKING:
@@ -149,14 +151,11 @@ def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Execu
 
         return RayExecutor(folder, recipe.ray)
     from mexma_cli.executors.local import LocalExecutor
-    from mexma_cli.numerics.threads import threads
 
     return LocalExecutor(folder, jobs, max(1, threads() // jobs))
 
 
 def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
-    from mexma_cli.languages import resolve
-
     found = []
     for pair in typed.split(",") if typed else ():
         source, dash, target = pair.strip().partition("-")
@@ -167,8 +166,6 @@ def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(typed: str | None) -> dict[str, int]:
-    from mexma_cli.languages import resolve
-
     found = {}
     for one in typed.split(",") if typed else ():
         code, _, lines = one.strip().partition("=")

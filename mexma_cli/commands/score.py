@@ -23,7 +23,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
-from mexma_cli.stages.embed.inputs import is_store
+from mexma_cli.stages.embed.inputs import is_store, load_encoder
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def command(
 
 
 def _answer(path: Path, encoder: EncoderChoice, margin: str, languages: tuple[str, str]) -> None:
-    from mexma_cli.stages.embed.inputs import load_encoder
     from mexma_cli.stages.score.score import answered
 
     for scores in answered(path, load_encoder(encoder), margin, languages):

@@ -15,7 +15,7 @@ from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.options import options_of, output_option, path_option, workers_option
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.settings.stages import SplitSettings
-from mexma_cli.text.rules import OF_SENTENCES
+from mexma_cli.text.rules import OF_SENTENCES, RULES
 
 if TYPE_CHECKING:
     from mexma_cli.stages.split.split import SplitReport
@@ -77,7 +77,6 @@ def command(
 def table(report: SplitReport, limits: dict[str, float]) -> str:
     """The report as aligned columns: what was read and kept, and a line for each reason."""
     from mexma_cli.stages.split.chunk import DOCUMENT_REASONS
-    from mexma_cli.text.rules import RULES
 
     rows = [["passed over", f"{count:,}", reason] for reason, count in report.passed_over.items()]
     rows.append(["documents", f"{report.documents:,}", ""])

@@ -38,6 +38,7 @@ from mexma_cli.commands.tune_output import (
     tuned_json,
 )
 from mexma_cli.errors import MexmaError, visible
+from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.text.amounts import counted
 
@@ -173,7 +174,6 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from a gold list, or one for each language from its own."""
-    from mexma_cli.languages import resolve
     from mexma_cli.stages.tune.tune import TuningFiles, tune_files
 
     files = TuningFiles(candidates, **{name: options[name] for name in _FILES})

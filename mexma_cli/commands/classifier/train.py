@@ -20,11 +20,11 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.reporting.tables import aligned
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.classifier.training import Trained
-    from mexma_cli.settings.stages import EncoderChoice
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 from mexma_cli.commands.options import options_of, output_option, path_option
+from mexma_cli.files import check_outside_stores
+from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import Switching
 
 
@@ -39,8 +41,6 @@ def command(
       mexma eval leakage codeswitched --with runs/systems/meat-oracle
     """
     from mexma_cli.evaluation.codeswitch import output_paths, write_code_switched
-    from mexma_cli.files import check_outside_stores
-    from mexma_cli.languages import resolve
 
     code = resolve(lang).partition("_")[0]
     if code == "eng":

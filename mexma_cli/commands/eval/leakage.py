@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.options import decomposer_option, path_option
@@ -13,8 +14,6 @@ from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.train.decompose import TrainedDecomposer
 

@@ -6,6 +6,7 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
+from mexma_cli.errors import require
 from mexma_cli.stages.embed.inputs import load_encoder
 
 
@@ -33,7 +34,6 @@ def command(session: Session, tasks: str) -> Result:
       mexma eval mteb --tasks table4 --model facebook/MEXMA -o sts.json
       mexma eval mteb --tasks STS12,STS22:fr,BUCC.v2
     """
-    from mexma_cli.errors import require
     from mexma_cli.evaluation.mteb_tasks import choose
 
     chosen = choose([word for word in tasks.replace(" ", ",").split(",") if word])

@@ -8,6 +8,7 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
+from mexma_cli.errors import require
 
 
 @evaluation("SentEval", "accuracy of a logistic regression on the vectors, percent", "SentEval's files")
@@ -37,8 +38,6 @@ def command(session: Session, folders: tuple[Path, ...], kfold: int) -> Result:
       mexma eval senteval SentEval/data/downstream --model facebook/MEXMA
       mexma eval senteval data/senteval data/mrpc --kfold 5
     """
-    from mexma_cli.errors import require
-
     require("sklearn", "eval", "SentEval's logistic regression")
     from mexma_cli.evaluation.senteval import check_classes, embed_splits, evaluate, protocol, read_tasks
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, resolved
+from mexma_cli.files import MANIFEST, resolved, temporary_space
 from mexma_cli.languages import UNSTATED
+from mexma_cli.settings.stages import BUNDLED, EmbedSettings, EncoderChoice, Pooling
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import FileScan, label_of
+from mexma_cli.text.lines import FileScan, label_of, scan, spooled
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.stages import EncoderChoice, Pooling
     from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ def load_encoder(choice: EncoderChoice, normalised: bool = True) -> SentenceEnco
     """Load the encoder that was asked for, `normalised` or without its Normalize; without a model the bundled
     one, which is said in the log."""
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.settings.stages import BUNDLED
 
     if choice.model is None:
         log.info(
@@ -64,7 +63,6 @@ def load_encoder_of(
 ) -> SentenceEncoder:
     """The encoder for a text (`what`, for the message) that goes with these stores: the chosen or loaded one
     or, if none is named, theirs, embedding as they do. Another one than theirs is refused."""
-    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.store.embeddings import check_encoder
 
@@ -129,8 +127,6 @@ def open_store(path: Path) -> EmbeddingStore:
 
 def is_text_of(store: EmbeddingStore, path: Path) -> bool:
     """Whether a file is a text that a store was made of: the one that it names, or one of the same bytes."""
-    from mexma_cli.text.lines import scan
-
     sources = store.manifest.sources
     if any(Path(source.path).is_file() and path.samefile(source.path) for source in sources):
         return True
@@ -189,8 +185,6 @@ def open_inputs(
     Raises:
         MexmaError: An input that is missing, damaged, of another encoder, or not aligned.
     """
-    from mexma_cli.text.lines import scan, spooled
-
     labels = labels or [label_of(path) for path in paths]
     stores: list[EmbeddingStore | None] = [open_store(path) if is_store(path) else None for path in paths]
     texts: dict[int, FileScan] = {}
@@ -206,8 +200,6 @@ def open_inputs(
             )
     if texts:
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.files import temporary_space
-        from mexma_cli.settings.stages import EmbedSettings
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
 
         task = None if isinstance(encoder, SentenceEncoder) else encoder.task

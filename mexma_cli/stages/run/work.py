@@ -31,6 +31,7 @@ from mexma_cli.stages.run.units import (
     state_of_files,
 )
 from mexma_cli.store.arrays import check_content
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.lines import read_lines, scan
 from mexma_cli.text.writing import write_chunks
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.knn.shards import Indexed
     from mexma_cli.stages.mine.mine import PrecomputedNeighbours
-    from mexma_cli.store.embeddings import EmbeddingStore
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,6 @@ class Task:
 
     def store(self, name: str) -> EmbeddingStore:
         """The embedding store that is this input."""
-        from mexma_cli.store.embeddings import EmbeddingStore
-
         return EmbeddingStore.open(self.input(name))
 
     def neighbours(self, k: int) -> PrecomputedNeighbours:
