@@ -10,12 +10,8 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 
 
 class Offered(click.ParamType):
-    """Text that stays as it is typed.
-
-    Args:
-        words: What a shell offers for it, each with what it is.
-        files: The shell offers files, too.
-    """
+    """Text that stays as it is typed; a shell offers some words for it, each with what it is and, if `files`,
+    files."""
 
     name = "text"
 

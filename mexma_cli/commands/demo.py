@@ -49,11 +49,8 @@ def shipped_texts() -> Path:
 
 
 def lay_out(folder: Path) -> list[list[str]]:
-    """Copy the texts into a folder, with the page that says whose they are.
-
-    Returns:
-        The commands that embed, mine and measure them, in their order, each as its words.
-    """
+    """Copy the texts into a folder, with the page that says whose they are. Returns the commands that embed,
+    mine and measure them, in their order, each as its words."""
     texts = {text.name: text.read_bytes() for text in sorted(shipped_texts().iterdir())}
     _check_ours(folder, texts)
     make_folder(folder)

@@ -96,11 +96,8 @@ class Session:
 
     @contextmanager
     def embedder(self, sentences: int, loaded: SentenceEncoder | None = None) -> Iterator[Embedder]:
-        """The encoder, as `encoder` gives it, with the cache behind it and a bar on the terminal.
-
-        Args:
-            sentences: How many will be embedded in all, for the bar.
-        """
+        """The encoder, as `encoder` gives it, with the cache behind it and a bar on the terminal, of so many
+        sentences in all."""
         from mexma_cli.evaluation.embedder import Embedder
         from mexma_cli.stages.embed.embed import at_work
 

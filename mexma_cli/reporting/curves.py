@@ -38,12 +38,8 @@ BEST: dict[str, Literal["least", "most", "none"]] = {
 
 @dataclass
 class TrainingCurve:
-    """A number by step. Records that lack it, or have null (an fp16 overflow), are left out.
-
-    Attributes:
-        steps: Of its phase, from 1, rising.
-        values: As many.
-    """
+    """A number by step of its phase, from 1. Records that lack it, or have null (an fp16 overflow), are left
+    out."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)

@@ -25,11 +25,7 @@ _registered: dict[str, type[Registered]] = {}
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a transformer of BERT's kind.
-
-    Attributes:
-        positions, types: Rows of its other embeddings.
-    """
+    """The shape of a transformer of BERT's kind; `positions` and `types` are rows of its other embeddings."""
 
     layers: int
     width: int
@@ -66,11 +62,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Pass:
-    """Layers over sequences.
+    """Layers of a shape over sequences, so many for each pair of sentences.
 
     Attributes:
-        shape: Of these layers.
-        sequences: Of each pair.
         sentences: Sentences in a sequence.
         trained: With a backward pass, which computes twice as much as the forward pass.
     """
@@ -179,14 +173,12 @@ S = TypeVar("S", bound=type[Registered])
 
 
 def objective(name: str, losses: type | str) -> Callable[[S], S]:
-    """Register a class of settings under the name that recipes call it by.
+    """Register a class of settings under the name that recipes call it by; refused if another objective has
+    it, or if the class is not derived from one of the two above.
 
     Args:
         losses: The class that has the losses; or its place, `module:Class`, so that torch is not imported
             before it is needed.
-
-    Raises:
-        MexmaError: Another objective has this name, or the class is not derived from one of the two above.
     """
 
     def register(settings: S) -> S:

@@ -19,12 +19,8 @@ from mexma_cli.text.lines import label_of
 
 
 class Shown(NamedTuple):
-    """A pair of the page.
-
-    Attributes:
-        number: Its place in the file, counted from 1.
-        score: What `around` and the order of the page go by: the probability, else the score; nan for none.
-    """
+    """A pair of the page, its number in the file, from 1, and what `around` and the order of the page go by:
+    the probability, else the score; nan for none."""
 
     number: int
     score: float

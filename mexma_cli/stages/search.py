@@ -122,15 +122,8 @@ def _hit_rows(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> It
 def nearest_to_sentence(
     query: str, store: EmbeddingStore, encoder: EncoderChoice, top: int
 ) -> list[tuple[float, str]]:
-    """The `top` different sentences nearest to one that was typed, with their cosines, best first.
-
-    Args:
-        query: One line; it is cleaned if the store's sentences were.
-        encoder: By default the store's own.
-
-    Raises:
-        MexmaError: The encoder is another one than the store's, or no sentence has a usable vector.
-    """
+    """The `top` different sentences nearest to a line that was typed, which is cleaned if the store's
+    sentences were, with their cosines, best first; the encoder is by default the store's own."""
     cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
     (vector,) = load_encoder_of([store], encoder, "the query").embed([cleaned])
     found = nearest(store, vector, top)

@@ -22,14 +22,11 @@ class _Stopped(Exception):
 
 @contextmanager
 def worker_pool(count: int, start: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes.
+    """A pool of processes, each of which `start` makes ready: it is called with a function that raises where
+    the run was ended, and with `arguments`.
 
     If the block is left early, those that still work take their temporary files away first; if this process
     is killed, they end.
-
-    Args:
-        start: Makes a process ready: called in each with a function that raises where the run was ended, and
-            with `arguments`.
     """
     context = multiprocessing.get_context("spawn")
     stop = context.Event()

@@ -39,11 +39,10 @@ _BLOCK = 1 << 16  # alignments in memory at a time
 
 @dataclass(frozen=True)
 class DocumentInputs:
-    """Where documents are, and which of them belong together.
+    """Where the documents of both sides are, and which of them belong together.
 
     Attributes:
-        source: A text or store, a folder of these, or a pattern with one `*`.
-        target: The same.
+        source, target: A text or store, a folder of these, or a pattern with one `*`.
         docs: For one text or store on each side, the document id of every line.
         pairs: A file of `source id TAB target id`; None: equal ids.
         find: Documents are paired by what is in them.
@@ -149,13 +148,8 @@ class AlignCounts:
 
 @dataclass(frozen=True)
 class Aligned:
-    """The alignments of pairs of documents, in the order of these and of their sentences.
-
-    Attributes:
-        records: RECORD [n].
-        span: The first pair, and the one after the last, if not all were to be aligned.
-        languages: FLORES-200 codes of source and target.
-    """
+    """The alignments of pairs of documents, RECORD [n], in the order of these and of their sentences; `span`
+    is the first pair, and the one after the last, if not all were to be aligned."""
 
     documents: Documents
     records: np.ndarray
@@ -368,7 +362,6 @@ class Aligner:
     """Aligns groups of pairs of documents.
 
     Attributes:
-        languages: FLORES-200 codes of source and target.
         clean: What is done to a line of the source, and of the target, before it is embedded.
         scored: Pairs of documents get a score: the time for it grows with the product of their lengths.
     """

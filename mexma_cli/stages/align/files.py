@@ -80,13 +80,10 @@ class AlignJob:
     """A job of aligning: the inputs, the settings and the outputs.
 
     Attributes:
-        languages: FLORES-200 codes of source and target.
-        files: Of the format; none for stdout.
-        kind: The format's name.
+        files: Of the format `kind`; none for stdout.
         with_ids: Write the documents and lines, where the format has them if they are wanted.
         shard: Only this part of the pairs of documents.
         unaligned: A folder for the sentences that are in no alignment that is written.
-        report: A file for the report of the run.
     """
 
     inputs: DocumentInputs

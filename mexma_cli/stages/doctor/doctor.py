@@ -24,12 +24,8 @@ _LITTLE_MEMORY, _LITTLE_DISK = 2 << 30, 1 << 30
 
 @dataclass
 class Findings:
-    """The findings.
-
-    Attributes:
-        facts: By section and name, in the order in which they are shown.
-        advice: A line for each thing that is missing, or slow.
-    """
+    """Facts by section and name, in the order in which they are shown, and advice: a line for each thing that
+    is missing, or slow."""
 
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     advice: list[str] = field(default_factory=list)

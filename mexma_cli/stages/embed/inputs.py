@@ -181,9 +181,6 @@ def open_inputs(
         aligned: The first two inputs must have as many lines as one another.
         on_progress: Called with the lines embedded so far and the lines in all texts.
         prompts: For texts that have others than `encoder` says, one a path: as `EncoderChoice.prompt`.
-
-    Raises:
-        MexmaError: An input that is missing, damaged, of another encoder, or not aligned.
     """
     labels = labels or [label_of(path) for path in paths]
     stores: list[EmbeddingStore | None] = [open_store(path) if is_store(path) else None for path in paths]

@@ -55,19 +55,11 @@ def gpus_of(wanted: int | None) -> list[str]:
 def embed_in_processes(
     arguments: Sequence[str], processes: int, output: str | Path, overwrite: bool = False
 ) -> int:
-    """Run ``mexma ARGUMENTS`` in so many processes, each on a GPU or on a share of the processor.
+    """Run ``mexma ARGUMENTS`` in so many processes, each on a GPU or on a share of the processor, and return
+    the exit code, as `launch`.
 
-    Each calls `embed_as_rank`. If one fails the others are ended; what the parts have so far is kept, and the
-    same call goes on there.
-
-    Args:
-        output: The folder to be, ``NAME.emb``, as in the arguments; `overwrite` as there, too.
-
-    Returns:
-        The exit code, as `launch`.
-
-    Raises:
-        MexmaError: A process failed (its message is given), or the output is something else.
+    Each calls `embed_as_rank`. If one fails the others are ended, and its message is given; what the parts
+    have so far is kept, and the same call goes on there. `output` and `overwrite` are those of the arguments.
     """
     from mexma_cli.training.launch import launch
 

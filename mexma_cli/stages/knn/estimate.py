@@ -58,15 +58,8 @@ def estimate(
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
 ) -> SearchEstimate:
-    """Estimate a run; takes a second or two, in which the machine should be as busy as it will be then.
-
-    Args:
-        dim: Of the vectors.
-        encoder: For inputs with `lines`.
-
-    Raises:
-        MexmaError: It does not fit into settings.memory.
-    """
+    """Estimate a search, and the embedding of inputs with `lines`; takes a second or two, in which the
+    machine should be as busy as it will be then. Refused if it does not fit into settings.memory."""
     n, m = (side.rows for side in inputs)
     embedding, temporary = 0.0, 0
     for side in inputs:

@@ -98,9 +98,7 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
     """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file.
 
     Args:
-        parts: Of all tiles that these rows are in, in any order.
-        rows: In the span.
-        k: Keys that each part has of a row.
+        parts: Of all tiles that these rows are in, in any order, with k keys of a row.
         width: The rows of the other side that take part, or k if they are more.
     """
     for part in parts:
@@ -123,13 +121,8 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
 
 @dataclass(frozen=True)
 class MergedLists:
-    """The neighbours of a side: what `merge_lists` kept of each span of its rows, in their order.
-
-    Attributes:
-        rows: Of each span.
-        width: Neighbours that were kept of a row.
-        k: Those that are read, if they are fewer.
-    """
+    """The neighbours of a side: what `merge_lists` kept of each span of its `rows`, in their order, `width`
+    of a row, of which the first k are read."""
 
     paths: Sequence[Path]
     rows: Sequence[int]

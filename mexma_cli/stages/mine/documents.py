@@ -78,13 +78,7 @@ def check_lines(path: Path, lines: int, wanted: int, name: str) -> None:
 
 
 class RowsByDocument:
-    """Kept rows by document.
-
-    Args:
-        documents: int [rows], the document of every row.
-        keep: bool [rows].
-        count: How many documents there are.
-    """
+    """Kept rows by document, from the document of every row, int [rows], of so many, and bool [rows]."""
 
     def __init__(self, documents: np.ndarray, keep: np.ndarray, count: int) -> None:
         kept = np.flatnonzero(keep)

@@ -44,13 +44,10 @@ class MiningJob:
 
     Attributes:
         paths: Source and target, stores or texts; twice the same for the pairs within one text.
-        languages: FLORES-200 codes of both.
-        files: Of the format; none for stdout.
-        kind: The format's name.
+        files: Of the format `kind`; none for stdout.
         with_ids: Look up ranks and neighbourhood means of the pairs, and write them.
         documents: Only sentences of documents that are paired here make pairs.
         neighbours: Those that are known already, or where `mexma knn` kept them.
-        report: A file for the report of the run.
         thresholds: A file of known thresholds, from which that of the settings is taken.
     """
 
@@ -185,13 +182,8 @@ def write_report(
     argv: Sequence[str],
     seconds: dict[str, float],
 ) -> None:
-    """Write the report of a job that is done as JSON.
-
-    Args:
-        changed: Sentences that were changed to fit the output's format.
-        argv: The command line.
-        seconds: Time by stage outside of `mine`.
-    """
+    """Write the report of a job that is done as JSON, with the sentences that were `changed` to fit the
+    output's format, the command line, and the seconds of each stage outside of `mine`."""
     assert job.report is not None
     scores = mined.candidates.scores
     report = {

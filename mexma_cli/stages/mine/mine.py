@@ -51,13 +51,8 @@ class PrecomputedNeighbours:
 
 @dataclass(frozen=True)
 class Estimated:
-    """A threshold that was found by probabilities, and what it was chosen from.
-
-    Attributes:
-        pairs: All that pass the filters, best first.
-        model: How precise they are.
-        settings: Those of mining, with the score that was taken.
-    """
+    """A threshold that was found by probabilities, for these settings, from all `pairs` that pass the
+    filters, best first; the `model` knows how precise they are."""
 
     cut: EstimatedCut
     settings: MineSettings
@@ -261,12 +256,8 @@ def _filtered(
     known: tuple[Known, Known] | None,
     clock: Clock,
 ) -> tuple[Candidates, PairTexts, Counter[str]]:
-    """The pairs that pass the filters, their text, and the number of dropped pairs by reason.
-
-    Args:
-        found: Best first.
-        known: Looks up ranks and neighbourhoods, if they are wanted with the text.
-    """
+    """The pairs (best first) that pass the filters, their text, and the number of dropped pairs by reason;
+    `known` looks up ranks and neighbourhoods, if they are wanted with the text."""
     dropped = Counter({"threshold": found.below})
     with clock("filtering"):
         if settings.max_score is not None:

@@ -19,14 +19,8 @@ FILE = "thresholds.json"
 
 
 class StoredThreshold(Frozen):
-    """A threshold, what it is for, and what it gives.
-
-    Attributes:
-        encoder, fingerprint: Of the stores.
-        source, target: FLORES-200 codes.
-        score, k, margin: Of the scores; margin is ratio for probabilities.
-        precision: As estimated, with its 95 % interval.
-    """
+    """A threshold for stores of an encoder in two languages and for scores of a kind (`margin` is ratio for
+    probabilities), and its precision, as estimated, with its 95 % interval."""
 
     encoder: str
     fingerprint: str

@@ -137,15 +137,12 @@ def store_path(data: Data, corpus: str, language: str) -> Path:
 
 
 def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
-    """Every corpus in every language, in the recipe's order, with its files.
+    """Every corpus in every language, in the recipe's order, with its files. A mistake in the recipe itself
+    (a name, a language code, no `{lang}`) is refused, and a `data.root` that is no folder.
 
     Returns:
         The bitexts, of which those of an `optional` corpus may have no files; and what is missing: files of
         corpora that are not optional, and languages that no corpus lists or has.
-
-    Raises:
-        MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`; or `data.root` is
-            no folder, and so nothing is there.
     """
     bitexts: dict[Path, Bitext] = {}
     missing: list[MexmaError] = []

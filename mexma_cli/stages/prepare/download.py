@@ -20,13 +20,8 @@ LIST = Path(__file__).with_name("opus.tsv")
 
 @dataclass(frozen=True)
 class OpusFile:
-    """A zip of OPUS.
-
-    Attributes:
-        codes: Its languages as OPUS writes them, `en-fr`.
-        language: FLORES-200 code of the one beside English.
-        size: Bytes, to a thousand.
-    """
+    """A zip of OPUS, of about `size` bytes, whose languages OPUS writes as `codes` (`en-fr`); `language` is
+    the FLORES-200 code of the one beside English."""
 
     corpus: str
     version: str

@@ -62,12 +62,8 @@ class CorpusReport:
 
 @dataclass
 class Quota:
-    """How many pairs of the next corpus a language may have.
-
-    Attributes:
-        kept: Pairs of the corpora before.
-        shares: By store, what `data.fill: random` leaves to a corpus.
-    """
+    """The number of pairs that a language may have of its next corpus: `kept` are those of the corpora
+    before, `shares` what `data.fill: random` leaves to a corpus, by store."""
 
     data: Data
     kept: int = 0

@@ -44,13 +44,8 @@ class PlannedCorpus:
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """The plan of `prepare`.
-
-    Attributes:
-        corpora: In the order of the recipe.
-        missing: What has to be found or taken out of the recipe before `prepare` can run.
-        temporary: Bytes of temporary files at most, with one process.
-    """
+    """The corpora in the order of the recipe, what has to be found or taken out of the recipe before
+    `prepare` can run, and bytes of temporary files at most, with one process."""
 
     corpora: list[PlannedCorpus]
     missing: list[str]

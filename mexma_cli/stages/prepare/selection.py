@@ -30,14 +30,7 @@ _BATCH = 1 << 14
 
 @dataclass(frozen=True)
 class PairSelection:
-    """The pairs of a corpus that are kept, and why the others are dropped.
-
-    Attributes:
-        path: uint8 a pair, 0 for the kept ones.
-        read: Pairs in the files.
-        kept: Pairs that are kept.
-        dropped: Reason -> pairs.
-    """
+    """The pairs of a corpus that are kept: a file of uint8, 0 for those; and why the others are dropped."""
 
     path: Path
     read: int

@@ -140,16 +140,8 @@ Text = tuple[str, str, str]
 
 
 class Tokens:
-    """A tokeniser that counts the sentences that it cuts.
-
-    Args:
-        backend: Of the tokenizers library; it does not cut.
-        keeps_end: Of a longer sentence the end is kept.
-        max_tokens: Longest sentence with <s> and </s>.
-
-    Attributes:
-        cuts: Sentences that were longer.
-    """
+    """A tokeniser of the tokenizers library (which does not cut) that cuts sentences to `max_tokens` with <s>
+    and </s>, or keeps their ends, and counts in `cuts` how many were longer."""
 
     def __init__(self, backend: Any, keeps_end: bool, max_tokens: int) -> None:
         self._backend, self._limit = backend, max_tokens - 2
@@ -183,14 +175,8 @@ def load_backend(text: str) -> tuple[Any, bool, str]:
 
 
 class HardNegatives:
-    """Hard negatives of one corpus: made by rule, or read from further columns.
-
-    Args:
-        tokens: The tokeniser of the pairs.
-
-    Attributes:
-        counts: How many are `kept`; and `alike`, left out because their tokens are their target's.
-    """
+    """Hard negatives of one corpus: made by rule, or read from further columns. `counts` has how many are
+    `kept`, and `alike`: left out because their tokens are their target's."""
 
     def __init__(self, data: Data, corpus: Corpus, tokens: Tokens) -> None:
         self._most, self._from_columns = data.negatives, corpus.negatives == "columns"
@@ -221,13 +207,8 @@ class HardNegatives:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher that reads the targets otherwise than the encoder does.
-
-    Attributes:
-        tokenizer: Its tokeniser, a file as `tokenizers` reads it.
-        digest: Of that file.
-        prefix: What it has before every sentence.
-    """
+    """A teacher that reads the targets otherwise than the encoder does: the file of its tokeniser, as
+    `tokenizers` reads it, the digest of that, and what it has before every sentence."""
 
     tokenizer: Path
     digest: str

@@ -133,16 +133,10 @@ def _factors(folder: RunFolder, kinds: Iterable[Kind], dim: int, warm: bool = Fa
 
 
 def calibrate(recipe: CorpusRecipe, dim: int) -> None:
-    """Measure what work costs, and keep it in the run's folder.
+    """Measure what work costs with vectors of `dim`, and keep it in the run's folder.
 
     The recipe is run in this process with the first lines of its texts, after a run with a quarter of them
-    has loaded what is needed.
-
-    Args:
-        dim: Of the vectors.
-
-    Raises:
-        MexmaError: The texts are documents, or as the run would.
+    has loaded what is needed. Texts that are documents are refused.
     """
     if any(text.split is not None for text in recipe.languages.values()):
         raise MexmaError("what documents cost is not measured", "calibrate with texts of one sentence a line")

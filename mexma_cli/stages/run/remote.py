@@ -87,15 +87,11 @@ def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
 
 
 def fetch(url: str, folder: Path, language: str = UNSTATED) -> list[Path]:
-    """Copies of the files that a URL names, in the order of their names.
+    """Copies of the files that a URL names: a file, a folder (all files in it and below, but hidden ones) or
+    a pattern with `*`; in the order of their names, for a language as for `find_inputs`.
 
     A copy that was made before stays as long as the file system says that the file is the same. The copies
     are in folders like those there, so that the ids of documents, which are made of names, are the same.
-
-    Args:
-        url: Of a file, a folder (all files in it and below, but hidden ones) or a pattern with `*`.
-        folder: For the copies.
-        language: As for `find_inputs`.
     """
     with _file_system(url) as (system, place):
         within = folder / fingerprint(url.rstrip("/").replace(place, "", 1))

@@ -49,8 +49,7 @@ def run_corpus(
 
     Raises:
         MexmaError: An input is missing, something else is where results go, another process runs the same
-            recipe, or units failed; the message names the first of them, and the log has said why. Or the
-            results cannot be copied to `output.to`.
+            recipe, the results cannot be copied to `output.to`, or units failed; the log has said why.
     """
     check_settings(recipe)
     chosen = chosen or Selection()

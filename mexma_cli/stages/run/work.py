@@ -489,12 +489,8 @@ def samples(
     pairs: int, taken: Callable[[np.ndarray], Iterable[MinedPair | AlignedPair]]
 ) -> list[dict[str, Any]]:
     """A few pairs from each of some bands of scores, which have as many pairs as one another, and the worst
-    ones, which are just above the threshold; best first.
-
-    Args:
-        pairs: How many there are.
-        taken: From places, int64 [n], to the pairs there; the best pair is at 0.
-    """
+    ones, which are just above the threshold; best first. `taken` gives the pairs at places, int64 [n], of the
+    best first."""
     spread = np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64)
     places = np.union1d(spread, np.arange(max(0, pairs - _WORST), pairs))
     return [

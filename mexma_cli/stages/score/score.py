@@ -294,8 +294,6 @@ def open_bitext(
     Args:
         bitext: Two stores or texts, or one file of pairs, whose sides become temporary texts.
         background: Two stores or texts, or none.
-        encoder: For texts.
-        on_progress: Called with lines embedded and lines in all texts.
         languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
             user wrote them.
         each_line: As of `split_sides`.
@@ -320,16 +318,12 @@ def split_sides(
     languages: tuple[str, str] = (UNSTATED, UNSTATED),
     each_line: bool = False,
 ) -> tuple[str, str]:
-    """Write the two sides of a file of pairs, with or without scores, of any format that is read, as texts.
+    """Write the two sides of a file of pairs (``-``: stdin), with or without scores, of any format that is
+    read, as texts, and return FLORES-200 codes, those that the file states among them.
 
     Args:
-        path: ``-`` is stdin.
-        sides: The texts of source and target.
         languages: Codes as the user wrote them, as far as they are stated.
         each_line: A line that is no pair has two empty sides.
-
-    Returns:
-        FLORES-200 codes, those that the file states among them.
     """
     pair = None
     bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=each_line)

@@ -100,12 +100,8 @@ class TrainedDecomposer:
         return found
 
     def check(self, encoder: str, found: str, what: str) -> None:
-        """Refuse vectors that are of another encoder than those it was trained on.
-
-        Args:
-            encoder, found: The encoder's name and fingerprint.
-            what: Whose they are, for the message.
-        """
+        """Refuse vectors (of `what`) that are of another encoder, by its fingerprint `found`, than those it
+        was trained on."""
         wanted = self.manifest
         for part in PARTS:
             if found == wanted.fingerprints[part]:
@@ -171,13 +167,8 @@ def decompose(
 
 
 def open_store_pairs(recipe: DecomposeRecipe) -> list[StorePair]:
-    """A recipe's stores, source and target.
-
-    Raises:
-        MexmaError: One is missing, or a pair is there twice, or two of a pair have no rows, or differ in
-            these or not in their languages, or a language is not stated, or the stores are not all of one
-            encoder.
-    """
+    """A recipe's stores, source and target; refused where they do not go together, in rows, languages or
+    encoder."""
     found: list[StorePair] = []
     seen: set[frozenset[Path]] = set()
     for source, target in recipe.data.paths():

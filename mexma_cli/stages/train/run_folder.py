@@ -42,15 +42,8 @@ PLACES = frozenset({"run", "data.root", "data.store"})
 
 
 def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[str, str]) -> None:
-    """Keep the resolved recipe in the run's folder, or make sure that the one there is the same run's.
-
-    Args:
-        processes: How many share each step.
-        text: As in `TEXT`.
-
-    Raises:
-        MexmaError: The run was started with other pairs or another tokeniser.
-    """
+    """Keep the resolved recipe in the run's folder, or make sure that the one there is the same run's, with
+    the same text (as in `TEXT`), each of whose steps so many processes share."""
     if here := check_run(run, recipe, resume, processes):
         same_text(
             run,
@@ -77,10 +70,7 @@ def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
 def check(
     run: Path, recipe: Recipe | DecomposeRecipe, resume: bool, places: frozenset[str] = frozenset({"run"})
 ) -> bool:
-    """Whether the folder holds this recipe's run already.
-
-    Args:
-        places: Keys whose values may differ.
+    """Whether the folder holds this recipe's run already; `places` are keys whose values may differ.
 
     Raises:
         MexmaError: It holds a run (without `resume`), or another recipe's run (with it), or one whose recipe
@@ -119,15 +109,8 @@ def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
 
 
 def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, dict[str, Any]], here: bool) -> None:
-    """Write what a run begins with into its folder, the resolved recipe last.
-
-    Args:
-        facts: By name of the file of JSON.
-        here: Whether the folder holds this run already.
-
-    Raises:
-        MexmaError: It does not, and a file of such a name has something else.
-    """
+    """Write what a run begins with into its folder: `facts` by names of JSON files, and the resolved recipe
+    last. Refused where it is not `here` yet, and a file of such a name has something else."""
     make_folder(run)
     for name, content in facts.items():
         if not here and (run / name).exists() and read_json(run / name) != content:

@@ -322,11 +322,8 @@ def build_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, lang
 
 
 def check_objective(recipe: Recipe, phase: Phase, encoder: SentenceEncoder) -> None:
-    """Refuse a phase whose objective does not go with the encoder.
-
-    Args:
-        encoder: That the first phase begins with; the later ones have its shape, tokeniser and pooling.
-    """
+    """Refuse a phase whose objective does not go with the encoder that the first phase begins with; the later
+    ones have its shape, tokeniser and pooling."""
     try:
         if encoder.prefix:
             raise MexmaError(
