@@ -33,7 +33,7 @@ def rounded(whole: NgramEmbeddings, kept: NgramEmbeddings, words: Sequence[str],
     for turn in range(ROUNDS * GROUPS):
         these = np.flatnonzero(group == turn % GROUPS)
         right = rows[these] + sums[:, these].T @ left / weights[these]
-        new = coded.of_others((right + own[these]) / 2)
+        new = QuantisedRows.of((right + own[these]) / 2, part, coded.codebook)
         coded.codes[these], coded.lengths[these] = new.codes, new.lengths
         left -= sums[:, these] @ (new[:] - rows[these])
         rows[these] = new[:]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mexma_cli.classifier.calibration import logits
-from mexma_cli.mining.ranked import ascending, blocks, spread
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
+from mexma_cli.store.spool import Spool, parts
 
 _TRIED = 1000  # thresholds
+_AT_ONCE = 1 << 20  # scores
 _BINS = np.linspace(-14, 14, 201)  # of logits
 _DRAWS = 1000
 _ERROR, _LABELLED_ERROR = 0.6, 0.25
@@ -73,7 +74,7 @@ class PairPrecision:
         self.thresholds = np.array(list(map(between, highest.tolist(), lower.tolist())))
         size = len(self.thresholds), len(_BINS) + 1
         counts, sums = np.zeros(size[0] * size[1], np.int64), np.zeros(size[1])
-        for part in blocks(len(scores)):
+        for part in parts(len(scores), _AT_ONCE):
             place = np.searchsorted(-self.thresholds, -scores[part].astype(np.float64), side="right")
             bins = np.searchsorted(_BINS, logits(probabilities[part]))
             counts += np.bincount(np.minimum(place, size[0] - 1) * size[1] + bins, minlength=len(counts))
@@ -164,3 +165,36 @@ def pairs_to_label(probabilities: np.ndarray, count: int, seed: int = 0) -> np.n
     rng = np.random.default_rng(seed)
     places = np.searchsorted(doubt / doubt[-1], (np.arange(count) + rng.random(count)) / count)
     return rng.permutation(np.unique(np.minimum(places, len(doubt) - 1)))
+
+
+def ascending(falling: np.ndarray) -> np.ndarray:
+    """Scores, best first, the other way round: float64 [n], memory-mapped from a temporary file."""
+    found = Spool(np.float64)
+    for part in parts(len(falling), _AT_ONCE):
+        found.write(falling[::-1][part])
+    return found.array()
+
+
+def spread(ascending: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Up to `most` distinct values, evenly spread by rank among the distinct ones, falling; and the next
+    lower one of each, of the lowest one 1e-6 less."""
+
+    def distinct() -> Iterator[np.ndarray]:
+        for part in parts(len(ascending), _AT_ONCE):
+            some = ascending[part]
+            before = ascending[part.start - 1] if part.start else np.nan
+            yield some[some != np.append(before, some[:-1])]
+
+    count = sum(map(len, distinct()))
+    falling = np.unique(np.linspace(0, count - 1, most).astype(np.intp))
+    wanted = np.unique(np.append(count - 1 - falling, np.maximum(count - 2 - falling, 0)))
+    found, before = [np.empty(0)], 0
+    for some in distinct():
+        inside = wanted[(wanted >= before) & (wanted < before + len(some))]
+        found.append(some[inside - before])
+        before += len(some)
+    values = np.concatenate(found)
+    places = count - 1 - falling
+    highest = values[np.searchsorted(wanted, places)]
+    lower = np.where(places > 0, values[np.searchsorted(wanted, np.maximum(places - 1, 0))], highest - 1e-6)
+    return highest, lower

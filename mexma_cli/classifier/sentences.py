@@ -11,8 +11,7 @@ from itertools import islice
 import numpy as np
 from anyascii import anyascii
 
-from mexma_cli.classifier.ragged import Ragged, RaggedSpool, flat
-from mexma_cli.store.spool import Spool, distinct
+from mexma_cli.store.spool import Ragged, RaggedSpool, Spool, distinct, flat
 from mexma_cli.text.characters import KATAKANA, SIGN, SPACED_ALPHABET, Characters
 from mexma_cli.text.numbers import numbers
 

@@ -9,8 +9,7 @@ from itertools import islice, repeat
 
 import numpy as np
 
-from mexma_cli.classifier.ragged import Ragged, RaggedSpool, flat
-from mexma_cli.store.spool import Spool, distinct, parts
+from mexma_cli.store.spool import Ragged, RaggedSpool, Spool, distinct, flat, parts
 from mexma_cli.text.characters import SIGN, SPACED
 
 Embed = Callable[[Sequence[str]], np.ndarray]

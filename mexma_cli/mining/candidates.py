@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -65,27 +65,8 @@ def best_first(pairs: Candidates) -> Candidates:
     return pairs.take(np.lexsort((pairs.target, pairs.source, -pairs.scores)))
 
 
-class PairSpool:
-    """Pairs in a temporary file."""
-
-    def __init__(self) -> None:
-        self._spool = Spool(PAIR)
-
-    def write(self, pairs: Candidates) -> None:
-        """Append pairs."""
-        self._spool.write(_records(pairs))
-
-    def pairs(self) -> Candidates:
-        """All of them, memory-mapped."""
-        return _candidates(self._spool.array())
-
-
 class SortedPairs:
-    """Pairs that come in any order, and are read back best first; many are sorted on disk.
-
-    Raises:
-        MexmaError: The temporary disk is full.
-    """
+    """Pairs that come in any order, and are read back best first; many are sorted on disk."""
 
     def __init__(self) -> None:
         self._table = Table(PAIR, "-scores", "source", "target")
@@ -99,11 +80,15 @@ class SortedPairs:
         yield from map(_candidates, self._table.sorted())
 
 
-def _records(pairs: Candidates) -> np.ndarray:
-    records = np.empty(len(pairs), PAIR)
-    for name in PAIR.names or ():
-        records[name] = getattr(pairs, name)
-    return records
+def spooled(blocks: Iterable[Candidates]) -> Candidates:
+    """All pairs of some blocks, memory-mapped from a temporary file."""
+    spool = Spool(PAIR)
+    for pairs in blocks:
+        records = np.empty(len(pairs), PAIR)
+        for name in PAIR.names or ():
+            records[name] = getattr(pairs, name)
+        spool.write(records)
+    return _candidates(spool.array())
 
 
 def _candidates(records: np.ndarray) -> Candidates:

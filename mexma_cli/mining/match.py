@@ -14,15 +14,10 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import lists
-from mexma_cli.mining.candidates import (
-    PAIR,
-    Candidates,
-    PairSpool,
-    SortedPairs,
-)
+from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered
+from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered, parts
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 
@@ -120,10 +115,8 @@ def taken_of(
     Args:
         rows: Of both texts.
     """
-    matching, found = Matching(retrieval, rows, one_text), PairSpool()
-    for pairs in candidates.merged():
-        found.write(pairs.take(matching.taken(pairs)))
-    return found.pairs()
+    matching = Matching(retrieval, rows, one_text)
+    return spooled(pairs.take(matching.taken(pairs)) for pairs in candidates.merged())
 
 
 class Matching:
@@ -197,13 +190,6 @@ def best_of_each(
     )
 
 
-def _blocks(rows: int, width: int) -> Iterator[slice]:
-    """Slices of rows of `width` entries that make about `_ENTRIES` together."""
-    step = max(1, _ENTRIES // max(1, width))
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
-
-
 def best_of(
     cosines: np.ndarray,
     ids: np.ndarray,
@@ -223,7 +209,7 @@ def best_of(
     rows = np.flatnonzero(ids[:, 0] >= 0) if ids.shape[1] else np.empty(0, np.int64)
     best, scores = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
     nearness = np.empty(len(rows), np.float32)
-    for part in _blocks(len(rows), ids.shape[1]):
+    for part in parts(len(rows), max(1, _ENTRIES // max(1, ids.shape[1]))):
         own = rows[part]
         near, other = cosines[own], ids[own]
         margins = _margins(near, other, own_mean[own], near_mean(own), kind)

@@ -39,30 +39,21 @@ class QuantisedRows:
     width: int
 
     @classmethod
-    def of(cls, rows: np.ndarray, part: int) -> QuantisedRows:
-        """Quantise rows, float32 [N, D], with a byte for `part` numbers."""
+    def of(cls, rows: np.ndarray, part: int, codebook: np.ndarray | None = None) -> QuantisedRows:
+        """Quantise rows, float32 [N, D], a byte for `part` numbers; None: a codebook is fitted to them."""
         import faiss
 
-        parts, lengths = _parts(rows, part)
-        kmeans = faiss.Kmeans(
-            part, min(256, len(parts)), min_points_per_centroid=1, max_points_per_centroid=_SAMPLE
-        )
-        kmeans.train(parts)
-        return cls._nearest(parts, lengths, np.array(kmeans.centroids), rows.shape[1])
-
-    def of_others(self, rows: np.ndarray) -> QuantisedRows:
-        """Quantise other rows, float32 [M, D], with the same codebook."""
-        parts, lengths = _parts(rows, self.codebook.shape[1])
-        return self._nearest(parts, lengths, self.codebook, self.width)
-
-    @classmethod
-    def _nearest(
-        cls, parts: np.ndarray, lengths: np.ndarray, codebook: np.ndarray, width: int
-    ) -> QuantisedRows:
-        import faiss
-
+        lengths = np.linalg.norm(rows, axis=1)
+        unit = rows / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
+        parts = np.pad(unit, ((0, 0), (0, -rows.shape[1] % part))).reshape(-1, part)
+        if codebook is None:
+            kmeans = faiss.Kmeans(
+                part, min(256, len(parts)), min_points_per_centroid=1, max_points_per_centroid=_SAMPLE
+            )
+            kmeans.train(parts)
+            codebook = np.array(kmeans.centroids)
         codes = faiss.knn(parts, codebook, 1)[1].astype(np.uint8).reshape(len(lengths), -1)
-        return cls(codes, lengths.astype(np.float16), codebook, width)
+        return cls(codes, lengths.astype(np.float16), codebook, rows.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,10 +94,3 @@ class QuantisedRows:
         if not fit or codes.max(initial=0) >= len(codebook):
             raise ValueError(f"{codes.shape} codes for {len(lengths):,} rows of {width} numbers")
         return cls(codes, lengths, codebook, width)
-
-
-def _parts(rows: np.ndarray, part: int) -> tuple[np.ndarray, np.ndarray]:
-    """The parts of unit rows, one row's after the other, and the rows' lengths."""
-    lengths = np.linalg.norm(rows, axis=1)
-    unit = rows / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
-    return np.pad(unit, ((0, 0), (0, -rows.shape[1] % part))).reshape(-1, part), lengths

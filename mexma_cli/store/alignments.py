@@ -15,7 +15,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fsync_file, no_space_as_message, whole_file
 from mexma_cli.store.arrays import check_content
-from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.journal import Journal
 
 RECORD = np.dtype(
     [("pair", "<i8"), ("source", "<i4", 2), ("target", "<i4", 2), ("score", "<f4"), ("documents", "<f4")]
@@ -25,7 +25,7 @@ and that of the documents (0 where nobody asks for it)."""
 _FILE, _PAIRS = "alignments.bin", "document-pairs.npy"
 
 
-class AlignmentJournal:
+class AlignmentJournal(Journal):
     """Alignments of pairs of documents, group by group of pairs.
 
     Args:
@@ -37,31 +37,25 @@ class AlignmentJournal:
     """
 
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
-        self._journal = FileJournal(folder, run)
-        self.folder = self._journal.folder
+        super().__init__(folder, run)
         self._file = (self.folder / _FILE).open("a+b")
-        self.groups: int = self._journal.facts.get("groups", 0)
+        self.groups: int = self.facts.get("groups", 0)
         """Groups of pairs that are done."""
-        self.cut: int = self._journal.facts.get("cut", 0)
+        self.cut: int = self.facts.get("cut", 0)
         """Sentences that the encoder cut in these."""
-        self._bytes: int = self._journal.facts.get("bytes", 0)
+        self._bytes: int = self.facts.get("bytes", 0)
         self._digest = xxhash.xxh3_128()
         self._file.seek(0)
         left = self._bytes
         while left and (block := self._file.read(min(left, 1 << 24))):
             self._digest.update(block)
             left -= len(block)
-        if left or (self._bytes and self._digest.hexdigest() != self._journal.facts["checksum"]):
+        if left or (self._bytes and self._digest.hexdigest() != self.facts["checksum"]):
             raise MexmaError(
                 f"{self.folder / _FILE} is damaged: it is not what was written",
                 f"remove {folder} to start anew",
             )
         self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
-
-    @property
-    def begun(self) -> bool:
-        """Whether any group is entered, or pairs."""
-        return self._journal.begun
 
     def pairs(self) -> np.ndarray | None:
         """The pairs that `keep_pairs` was given, if it was.
@@ -69,10 +63,10 @@ class AlignmentJournal:
         Raises:
             MexmaError: The file is damaged.
         """
-        if "pairs" not in self._journal.facts:
+        if "pairs" not in self.facts:
             return None
         path = self.folder / _PAIRS
-        check_content(path, self._journal.facts["pairs"], f"remove {self.folder.parent} to start anew")
+        check_content(path, self.facts["pairs"], f"remove {self.folder.parent} to start anew")
         return np.load(path, allow_pickle=False)
 
     def keep_pairs(self, pairs: np.ndarray) -> None:
@@ -83,7 +77,7 @@ class AlignmentJournal:
         """
         with whole_file(self.folder / _PAIRS) as file:
             np.save(file, pairs)
-        self._journal.note(pairs=checksum_file(self.folder / _PAIRS))
+        self.note(pairs=checksum_file(self.folder / _PAIRS))
 
     def add(self, records: np.ndarray, cut: int = 0) -> None:
         """Add the alignments, RECORD [n], of the next group; they are entered when that is due.
@@ -99,7 +93,7 @@ class AlignmentJournal:
             self._file.write(content)
         self._digest.update(content)
         self.groups, self.cut, self._bytes = self.groups + 1, self.cut + cut, self._bytes + len(content)
-        if self._journal.due():
+        if self.due():
             self.enter()
 
     def enter(self) -> None:
@@ -111,7 +105,7 @@ class AlignmentJournal:
         with no_space_as_message(self.folder):
             fsync_file(self._file)
         digest = self._digest.hexdigest()
-        self._journal.note(groups=self.groups, cut=self.cut, bytes=self._bytes, checksum=digest)
+        self.note(groups=self.groups, cut=self.cut, bytes=self._bytes, checksum=digest)
 
     def records(self) -> np.ndarray:
         """All that was added, RECORD [n], mapped from the disk."""

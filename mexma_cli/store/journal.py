@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
@@ -50,7 +50,7 @@ class Entry(Sealed):
     search: dict[str, Any]
     """The stores and settings of the search: another search must not go on with this one's entries."""
     facts: dict[str, Any] = Field(default_factory=dict)
-    """See `FileJournal.note`."""
+    """See `Journal.note`."""
     place: tuple[int, int, int] = (0, 0, 0)
     """The fields of a `knn.tiles.Place`."""
     lists: str = ""
@@ -59,42 +59,8 @@ class Entry(Sealed):
     """xxh3_128 of the keys in both files."""
 
 
-class Begun(Protocol):
-    """A resumable journal in a folder, kept while a command runs."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is anything to go on with."""
-
-
-Kept = TypeVar("Kept", bound=Begun)
-
-
-@contextmanager
-def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
-    """Open a resumable journal next to an output; it is deleted on success, and stays on an error.
-
-    None for stdout and devices.
-
-    Args:
-        begin: Makes or opens it in the folder.
-    """
-    if output is None or is_special(output):
-        yield None
-        return
-    folder = partial(output)
-    kept = begin(folder)
-    try:
-        yield kept
-    except BaseException:
-        if kept.begun:
-            log.info("what was found so far is kept in %s; the same command goes on there", folder)
-        raise
-    remove(folder / PROGRESS)
-
-
-class FileJournal:
-    """The journal in a folder that the caller has to itself: neighbours so far, and facts about the search.
+class Journal:
+    """Facts about a search, or another long run, in a folder that the caller has to itself.
 
     Args:
         folder: Must exist; files are in the folder ``kept`` in it.
@@ -108,7 +74,6 @@ class FileJournal:
         self._workplace, self.folder, self._search = folder, folder / KEPT, search
         with no_space_as_message(folder):
             self.folder.mkdir(exist_ok=True)
-        self._finished, self._finished_digest = 0, xxhash.xxh3_128()
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Entry | None = None
         if (folder / PROGRESS).is_file():
@@ -123,71 +88,9 @@ class FileJournal:
                 )
             self._kept = kept
 
-    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
-        """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None.
-
-        Raises:
-            MexmaError: A file is damaged.
-        """
-        if self._kept is None or not self._kept.lists:
-            return None
-        rows, top, _ = self._kept.place
-        for name, arrays in (
-            (_FINISHED, [forward[:top]]),
-            (self._kept.lists, [forward[top : top + rows], backward]),
-        ):
-            path = self.folder / name
-            wanted = sum(array.nbytes for array in arrays)
-            found = path.stat().st_size if path.is_file() else 0
-            if found < wanted:
-                raise self._damaged(path, f"{found:,} bytes instead of {wanted:,}")
-            with path.open("rb") as file:
-                for array in arrays:
-                    file.readinto(array)  # pyrefly: ignore[bad-argument-type]
-        if self._digest(forward, backward, rows, top) != self._kept.keys:
-            names = f"{_FINISHED} or {path.name}"
-            raise self._damaged(self.folder, f"the checksum of {names} is not right")
-        return self._kept.place
-
     def due(self) -> bool:
         """Whether the last entry is long enough ago."""
         return time.monotonic() - self._entered >= self._pause
-
-    def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
-        """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty.
-
-        Raises:
-            MexmaError: The disk is full; the entry before is still good.
-        """
-        began = time.monotonic()
-        rows, top, _ = place
-        if top < self._finished:  # the search starts anew
-            self._finished, self._finished_digest = 0, xxhash.xxh3_128()
-        new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
-        with no_space_as_message(self.folder):
-            with (self.folder / _FINISHED).open("ab") as file:
-                # After the last entry there may be one that was cut short.
-                file.truncate(self._finished * forward.shape[1] * 8)
-                file.write(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
-                fsync_file(file)
-            with (self.folder / new).open("wb") as file:
-                file.write(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
-                file.write(backward)  # pyrefly: ignore[bad-argument-type]
-                fsync_file(file)
-            keys = self._digest(forward, backward, rows, top)
-            entry = Entry(
-                search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new, keys=keys
-            )
-            self._enter(entry, began)
-
-    def _digest(self, forward: np.ndarray, backward: np.ndarray, rows: int, top: int) -> str:
-        """The checksum of lists of which the first `top` rows of x are finished; these are read once."""
-        self._finished_digest.update(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
-        self._finished = top
-        digest = self._finished_digest.copy()
-        digest.update(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
-        digest.update(backward)  # pyrefly: ignore[bad-argument-type]
-        return digest.hexdigest()
 
     def _damaged(self, path: Path, why: str) -> MexmaError:
         return MexmaError(f"{path} is damaged: {why}", self._anew)
@@ -229,3 +132,99 @@ class FileJournal:
     def begun(self) -> bool:
         """Whether there is an entry."""
         return self._kept is not None
+
+
+class FileJournal(Journal):
+    """A journal with the neighbours so far; arguments as for `Journal`."""
+
+    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
+        super().__init__(folder, search)
+        self._finished, self._finished_digest = 0, xxhash.xxh3_128()
+
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
+        """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None.
+
+        Raises:
+            MexmaError: A file is damaged.
+        """
+        if self._kept is None or not self._kept.lists:
+            return None
+        rows, top, _ = self._kept.place
+        for name, arrays in (
+            (_FINISHED, [forward[:top]]),
+            (self._kept.lists, [forward[top : top + rows], backward]),
+        ):
+            path = self.folder / name
+            wanted = sum(array.nbytes for array in arrays)
+            found = path.stat().st_size if path.is_file() else 0
+            if found < wanted:
+                raise self._damaged(path, f"{found:,} bytes instead of {wanted:,}")
+            with path.open("rb") as file:
+                for array in arrays:
+                    file.readinto(array)  # pyrefly: ignore[bad-argument-type]
+        if self._digest(forward, backward, rows, top) != self._kept.keys:
+            names = f"{_FINISHED} or {path.name}"
+            raise self._damaged(self.folder, f"the checksum of {names} is not right")
+        return self._kept.place
+
+    def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
+        """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty.
+
+        Raises:
+            MexmaError: The disk is full; the entry before is still good.
+        """
+        began = time.monotonic()
+        rows, top, _ = place
+        if top < self._finished:  # the search starts anew
+            self._finished, self._finished_digest = 0, xxhash.xxh3_128()
+        new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
+        with no_space_as_message(self.folder):
+            with (self.folder / _FINISHED).open("ab") as file:
+                # After the last entry there may be one that was cut short.
+                file.truncate(self._finished * forward.shape[1] * 8)
+                file.write(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
+                fsync_file(file)
+            with (self.folder / new).open("wb") as file:
+                file.write(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
+                file.write(backward)  # pyrefly: ignore[bad-argument-type]
+                fsync_file(file)
+            keys = self._digest(forward, backward, rows, top)
+            entry = Entry(
+                search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new, keys=keys
+            )
+            self._enter(entry, began)
+
+    def _digest(self, forward: np.ndarray, backward: np.ndarray, rows: int, top: int) -> str:
+        """The checksum of lists of which the first `top` rows of x are finished; these are read once."""
+        self._finished_digest.update(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
+        self._finished = top
+        digest = self._finished_digest.copy()
+        digest.update(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
+        digest.update(backward)  # pyrefly: ignore[bad-argument-type]
+        return digest.hexdigest()
+
+
+Kept = TypeVar("Kept", bound=Journal)
+
+
+@contextmanager
+def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
+    """Open a resumable journal next to an output; it is deleted on success, and stays on an error.
+
+    None for stdout and devices.
+
+    Args:
+        begin: Makes or opens it in the folder.
+    """
+    if output is None or is_special(output):
+        yield None
+        return
+    folder = partial(output)
+    kept = begin(folder)
+    try:
+        yield kept
+    except BaseException:
+        if kept.begun:
+            log.info("what was found so far is kept in %s; the same command goes on there", folder)
+        raise
+    remove(folder / PROGRESS)

@@ -1,14 +1,17 @@
-"""Arrays and tables in temporary files: appended to in any order, and read in blocks, sorted if need be."""
+"""Arrays and tables in temporary files: appended to in any order, and read in blocks, sorted if need be; rows
+of different lengths in one array."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +24,8 @@ HASHED = np.dtype([("hash", "<u8"), ("row", "<i8")])
 _SPAN = 1 << 20  # values that are scattered together
 GATHERED = 1 << 24
 """Values that are looked up together."""
+
+Value = TypeVar("Value")
 
 
 def parts(count: int, at_once: int) -> Iterator[slice]:
@@ -210,3 +215,52 @@ def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:
         inside = (places >= start) & (places < start + len(part))
         found[inside] = part[places[inside] - start]
     return found
+
+
+def flat(rows: Iterable[Sequence[Value]]) -> tuple[list[Value], np.ndarray]:
+    """The values of all rows, one row after the other, and how many each has, int64 [rows]."""
+    held = list(rows)
+    return list(chain.from_iterable(held)), np.fromiter(map(len, held), np.int64, len(held))
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """So many values of each of N rows, one behind the other: those of row n end at `ends[n + 1]`."""
+
+    values: np.ndarray
+    ends: np.ndarray
+
+    def counts(self, rows: np.ndarray) -> np.ndarray:
+        """How many values some rows have, int64 [n]."""
+        return self.ends[rows + 1] - self.ends[rows]
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values of some rows, int64 [n], one row after the other; and for each the place of its row
+        among these."""
+        counts = self.counts(rows)
+        owner = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.values[self.ends[rows][owner] + within], owner
+
+
+class RaggedSpool:
+    """Rows of different lengths that are appended to temporary files."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._values, self._ends = Spool(dtype), Spool(np.int64)
+        self._ends.write(np.zeros(1, np.int64))
+
+    def write(self, values: Sequence[int] | np.ndarray, counts: np.ndarray) -> None:
+        """Append rows, as `flat` has them."""
+        start = self._values.rows
+        self._values.write(np.asarray(values, np.int64))
+        self._ends.write(start + np.cumsum(counts))
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return self._ends.rows - 1
+
+    def ragged(self) -> Ragged:
+        """All of them, memory-mapped."""
+        return Ragged(self._values.array(), self._ends.array())

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
+from mexma_cli.classifier import precision
+from mexma_cli.classifier.precision import PairPrecision, ascending, pairs_to_label, spread
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import ranked
 
 
 def pairs(seed: int = 0, count: int = 3000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,7 +23,7 @@ def pairs(seed: int = 0, count: int = 3000) -> tuple[np.ndarray, np.ndarray, np.
 @pytest.mark.parametrize("wanted", [0.8, 0.95])
 def test_precision_is_the_mean_probability(wanted: float, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, chance, right = pairs()
-    monkeypatch.setattr(ranked, "_AT_ONCE", 700)
+    monkeypatch.setattr(precision, "_AT_ONCE", 700)
     cut = PairPrecision(scores, chance).choose(wanted)
     above = scores > cut.threshold
     assert cut.count == above.sum() and wanted <= cut.precision < wanted + 0.01
@@ -67,3 +69,21 @@ def test_a_precision_that_is_not_there() -> None:
     assert [cut.count for cut in model.ladder((0.1, 1))] == [1, 2]
     with pytest.raises(MexmaError, match=r"the highest is about 50\.00 %, above 1\.5"):
         model.choose(0.9)
+
+
+SCORES = st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=30)
+
+
+@given(scores=SCORES, most=st.integers(1, 12), size=st.integers(1, 9))
+def test_some_distinct_scores_are_spread_over_all(scores: list[float], most: int, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "_AT_ONCE", size)
+        rising = ascending(np.sort(np.array(scores, dtype=np.float32))[::-1])
+        highest, lower = spread(rising, most)
+    assert rising.tolist() == sorted(scores)
+    distinct = sorted(set(scores), reverse=True)
+    assert len(highest) == min(most, len(distinct)) and highest[0] == distinct[0]
+    assert most == 1 or highest[-1] == distinct[-1]
+    places = [distinct.index(score) for score in highest.tolist()]
+    assert len(places) < 2 or np.ptp(np.diff(places)) <= 1
+    assert lower.tolist() == [[*distinct, distinct[-1] - 1e-6][place + 1] for place in places]

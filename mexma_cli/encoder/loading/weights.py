@@ -148,16 +148,12 @@ def damage_as_message(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MexmaError) or is_out_of_memory(error):
             raise
-        raise damaged(path, error) from None
-
-
-def damaged(path: Path | str, error: Exception) -> MexmaError:
-    """The error for a file of weights that cannot be read."""
-    if isinstance(error, pickle.UnpicklingError):
-        return MexmaError(
-            f"{path}: the pickled weights are damaged, or bring code along, which was not run", _CODE
-        )
-    return MexmaError(f"{path} cannot be read: {reason(error)}", "is the file whole? fetch or save it anew")
+        if isinstance(error, pickle.UnpicklingError):
+            said = f"{path}: the pickled weights are damaged, or bring code along, which was not run"
+            raise MexmaError(said, _CODE) from None
+        raise MexmaError(
+            f"{path} cannot be read: {reason(error)}", "is the file whole? fetch or save it anew"
+        ) from None
 
 
 def reason(error: Exception, last: bool = False) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, write_pairs
-from mexma_cli.mining.candidates import Candidates, PairSpool
+from mexma_cli.mining.candidates import Candidates, spooled
 from mexma_cli.mining.lists import Sides, means_of, others, sides_of
 from mexma_cli.mining.match import match
 from mexma_cli.mining.restricted import restricted_search
@@ -303,14 +303,15 @@ def _counted(found: Candidates, chosen: np.ndarray | slice, dropped: Counter[str
 def _without_copies(
     found: Candidates, beside: PairTexts, dropped: Counter[str]
 ) -> tuple[Candidates, PairTexts]:
-    pairs, places = PairSpool(), Spool(np.int64)
-    for part in parts(len(found), _PAIRS):
-        sides = beside.of(part)
-        reasons = copy_reasons(sides[0].sentences, sides[1].sentences)
-        for reason in reasons:
-            if reason is not None:
-                dropped[reason] += 1
-        good = np.array([reason is None for reason in reasons])
-        pairs.write(found.take(part).take(good))
-        places.write(np.arange(part.start, part.stop)[good])
-    return replace(pairs.pairs(), below=found.below), replace(beside, places=places.array())
+    places = Spool(np.int64)
+
+    def kept() -> Iterator[Candidates]:
+        for part in parts(len(found), _PAIRS):
+            sides = beside.of(part)
+            reasons = copy_reasons(sides[0].sentences, sides[1].sentences)
+            dropped.update(filter(None, reasons))
+            good = np.array([reason is None for reason in reasons])
+            places.write(np.arange(part.start, part.stop)[good])
+            yield found.take(part).take(good)
+
+    return replace(spooled(kept()), below=found.below), replace(beside, places=places.array())
