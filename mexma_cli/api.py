@@ -557,7 +557,7 @@ def evaluate(
     Args:
         folder: FLORES-200, NTREX-128, or line-aligned files `<code>.txt`.
         encoder: Name or loaded encoder. Default: `mini`.
-        languages: 81 or 90 (the MEXMA paper's lists), a file of codes, or `fra,deu`. Default: all.
+        languages: 81, 90, o or d (the MEXMA paper's lists), a file of codes, or `fra,deu`. Default: all.
         target: Language that is searched for the translations.
         split: Of FLORES-200: devtest or dev.
         settings: `margin` and `k`, as the options of those names.

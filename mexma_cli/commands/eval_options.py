@@ -42,7 +42,7 @@ languages_option = click.option(
     "languages",
     type=FILE,
     metavar="LIST",
-    help="81 or 90 (the MEXMA paper's lists), a file of codes, or fra,deu,...  [default: all in DIR]",
+    help="81, 90, o or d (the MEXMA paper's lists), a file of codes, or fra,deu,...  [default: all in DIR]",
 )
 split_option = click.option(
     "--split",

@@ -21,8 +21,13 @@ from mexma_cli.text.lines import read_lines
 
 log = logging.getLogger(__name__)
 
-PUBLISHED_LISTS = {"81": "81langs", "90": "90langs"}
-"""The paper's lists (Tables 13 and 14), and the recipes that have them."""
+PUBLISHED_LISTS = ("81", "90", "o", "d")
+"""The MEXMA paper's lists: Tables 13 and 14, and the columns o-xsim and d-xsim of Tables 1 and 7."""
+UNKNOWN_TO_LABSE = {
+    *("acm_Arab", "aeb_Arab", "ary_Arab", "arz_Arab", "azb_Arab"),
+    *("ckb_Arab", "nno_Latn", "san_Deva", "snd_Arab"),
+}
+"""Languages of the 81 that are not among the 109 of LaBSE's model card, by their ISO 639 codes."""
 
 ALIGNED_HINT = (
     "FLORES-200 (github.com/facebookresearch/flores, flores200_dataset/devtest/<code>.devtest), NTREX-128 "
@@ -171,7 +176,7 @@ def _known(code: str) -> str | None:
 
 
 def language_list(text: str) -> dict[str, int | None]:
-    """The codes that `--langs` means: a published list (81, 90), a file of codes, or codes.
+    """The codes that `--langs` means: a published list (81, 90, o, d), a file of codes, or codes.
 
     In a file codes stand on lines of their own or between spaces or commas; `#` begins a comment.
 
@@ -182,7 +187,7 @@ def language_list(text: str) -> dict[str, int | None]:
         MexmaError: An unknown code, with the file's line; or there is none.
     """
     if text in PUBLISHED_LISTS:
-        return dict.fromkeys(load(PUBLISHED_LISTS[text]).data.languages)
+        return dict.fromkeys(_published_list(text))
     codes: dict[str, int | None] = {}
     path = Path(text)
     # Of `fra` the language, even beside a text of that name; no error where codes are too long for a name.
@@ -202,13 +207,29 @@ def language_list(text: str) -> dict[str, int | None]:
     return codes
 
 
+def _published_list(name: str) -> Sequence[str]:
+    """The codes of one of `PUBLISHED_LISTS`, without English.
+
+    The paper does not list the 72 languages of `o`, "supported by LaBSE, SONAR, and MEXMA", nor the 34 of
+    `d`, "common to DAP and the other models" (section 4.1). They are those of its Table 13 that LaBSE, and
+    DAP, were trained on in any script: with English so many, and no others.
+    """
+    codes = load("90langs" if name == "90" else "81langs").data.languages
+    if name == "o":
+        return [code for code in codes if code not in UNKNOWN_TO_LABSE]
+    if name == "d":
+        of_dap = {code.partition("_")[0] for code in load("systems/dap").data.languages}
+        return [code for code in codes if code.partition("_")[0] in of_dap]
+    return codes
+
+
 @dataclass(frozen=True)
 class AlignedTexts:
     """The texts that xsim is measured on: the lines of the target and of every language, all equally many."""
 
     source: AlignedFolder
     languages: str
-    """The languages as they were asked for: `81`, `90`, a file, codes; `all`."""
+    """The languages as they were asked for: one of `PUBLISHED_LISTS`, a file, codes; `all`."""
     target: str
     lines: list[str]
     texts: dict[str, list[str]]
@@ -232,7 +253,7 @@ class AlignedTexts:
 
     @property
     def published(self) -> str | None:
-        """`81` or `90`, where this is FLORES-200 with that list, as the paper measured it."""
+        """One of `PUBLISHED_LISTS`, where this is FLORES-200 with that list, as the paper measured it."""
         is_devtest = self.source.is_flores and self.source.split == "devtest"
         if not is_devtest or self.languages not in PUBLISHED_LISTS or self.target != "eng_Latn":
             return None

@@ -111,8 +111,7 @@ def evaluate(
     measured = [key for key in rows[0] if key not in ("language", "sentences")]
     scores = {key: sum(row[key] for row in rows) / len(rows) for key in measured}
     settings = source.settings() | {"languages": languages or "all", "layer": "last", "unit": "nats"}
-    # The paper's languages are those of the 81 that LaBSE knows too: it does not list them.
-    whole = languages == "81" and texts.keys() >= language_list("81").keys()
+    whole = languages == "o" and texts.keys() >= language_list("o").keys()  # the languages of section 5.6
     is_flores = source.is_flores and source.split == "devtest"
     benchmark = "attention" if whole and is_flores else None
     return Result("attention", describe(encoder), settings, scores, rows, benchmark)

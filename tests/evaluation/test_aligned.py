@@ -56,6 +56,8 @@ def test_a_packed_copy_is_no_language_of_its_own(tmp_path: Path) -> None:
 def test_published_lists_are_the_recipes() -> None:
     assert len(language_list("81")) == 80 and len(language_list("90")) == 89  # and English
     assert "zho_Hant" in language_list("81") and "zsm_Latn" in language_list("90")
+    assert len(language_list("o")) == 71 and len(language_list("d")) == 33  # as the paper's Table 1 counts
+    assert language_list("81").keys() > language_list("o").keys() > language_list("d").keys() > {"zho_Hant"}
 
 
 def test_lists_of_codes(tmp_path: Path) -> None:
