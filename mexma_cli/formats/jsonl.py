@@ -7,6 +7,7 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -20,7 +21,9 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
+from mexma_cli.formats.tmx import NO_SIDE, AmbiguousError, Side, as_codes, choose
 from mexma_cli.formats.tsv import shortened
+from mexma_cli.languages import UNSTATED, known
 from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
@@ -31,7 +34,11 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @bitext_format
 class Jsonl(BitextFormat):
-    """One JSON object a line, named as in `MinedPair` or `AlignedPair`; sentences stay as they are."""
+    """One JSON object a line, named as in `MinedPair` or `AlignedPair`; sentences stay as they are.
+
+    Also read: `{"translation": {"en": "...", "fr": "..."}}`, as Hugging Face's `datasets` writes it, and
+    objects that have the languages themselves.
+    """
 
     name = "jsonl"
     endings = (".jsonl",)
@@ -51,7 +58,10 @@ class Jsonl(BitextFormat):
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         (text,) = texts
-        return Bitext(self.name, languages, text.records(enumerate(text.lines(), 1), _pair))
+        sides = _Sides(languages, text.options)
+        records = text.records(enumerate(text.lines(), 1), sides.pair)
+        first = list(islice(records, 1))  # which says the languages
+        return Bitext(self.name, sides.languages, chain(first, records))
 
 
 def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
@@ -64,25 +74,65 @@ def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
         yield (json.dumps(finite, ensure_ascii=False) + "\n",), 0
 
 
-def _pair(line: str, where: str) -> Pair | str:
-    """An object with the texts `source` and `target`; null is an empty one."""
-    if is_blank(line):
-        return BLANK
-    try:
-        found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
-    except (ValueError, RecursionError):
-        found = None
-    known = found if isinstance(found, dict) else {}
-    sides = [known[name] for name in ("source", "target") if name in known]
-    texts = [side or "" for side in sides if side is None or isinstance(side, str)]
-    if len(texts) != 2:
-        raise MexmaError(
-            f"{where}: not an object with the texts `source` and `target`: {shortened(line)}",
-            "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them",
-        )
-    if any(map(_SURROGATES.search, texts)):
-        return "lines with half a character (a lone surrogate)"
-    return pair_of(typed(known), *texts)
+class _Sides:
+    """The texts of source and target in objects.
+
+    Attributes:
+        languages: Codes as the user wrote them, or those that were found.
+    """
+
+    def __init__(self, languages: tuple[str, str], options: str) -> None:
+        self.languages = languages
+        self._hint = f"state which: {options}" if options else None
+
+    def pair(self, line: str, where: str) -> Pair | str:
+        """A pair from the texts `source` and `target`, or of two languages; null is an empty one."""
+        if is_blank(line):
+            return BLANK
+        try:
+            found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
+        except (ValueError, RecursionError):
+            found = None
+        names = found if isinstance(found, dict) else {}
+        sides = [names[name] for name in ("source", "target") if name in names]
+        if not sides:
+            inner = names.get("translation", names)
+            sides = self._by_language(inner, where) if isinstance(inner, dict) else []
+        texts = [side or "" for side in sides if side is None or isinstance(side, str)]
+        if len(texts) != 2:
+            raise MexmaError(
+                f"{where}: not an object with the texts `source` and `target`, or of two languages: "
+                f"{shortened(line)}",
+                "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them",
+            )
+        if any(map(_SURROGATES.search, texts)):
+            return "lines with half a character (a lone surrogate)"
+        return pair_of(typed(names), *texts)
+
+    def _by_language(self, texts: dict[str, Any], where: str) -> list[Any]:
+        """The texts of both sides by their languages, None where one is missing; empty where both are. Those
+        that are not stated are the languages of the first object, which has as many."""
+        tags = [tag for tag, text in texts.items() if known(tag) != UNSTATED and isinstance(text, str | None)]
+        try:
+            chosen = choose([Side(NO_SIDE if tag == UNSTATED else tag) for tag in self.languages], tags)
+        except AmbiguousError as error:
+            raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", self._hint) from None
+        others = [tag for tag in tags if tag not in chosen]
+        wanted = self.languages.count(UNSTATED)
+        if wanted and len(others) > wanted:
+            listed = ", ".join(tags[:9])
+            raise MexmaError(f"{where}: an object has {listed}; two languages are read", self._hint)
+        if len(others) < wanted or (not wanted and not any(chosen)):
+            return []
+        both = list(zip(self.languages, chosen, strict=True))
+        found = [others.pop(0) if language == UNSTATED else tag for language, tag in both]
+        if wanted:
+            named = [
+                tag if language == UNSTATED else language
+                for (language, _), tag in zip(both, found, strict=True)
+            ]
+            self.languages = as_codes((str(named[0]), str(named[1])))
+        return [texts[tag] if tag else None for tag in found]
 
 
 def _nothing(constant: str) -> None:

@@ -142,6 +142,31 @@ def test_a_score_in_json_is_a_finite_number(score: str) -> None:
     assert read("jsonl", pair) == [wanted]
 
 
+EN, FR = '{"translation": {"en": "a", "fr": "b"}, "score": 2}', '{"translation": {"fr": "d", "en": "c"}}'
+
+
+@pytest.mark.parametrize(
+    ("languages", "found", "named"),
+    [
+        (("und", "und"), [MinedPair(2, "a", "b"), PlainPair("c", "d")], ("eng_Latn", "fra_Latn")),
+        (("und", "eng"), [MinedPair(2, "b", "a"), PlainPair("d", "c")], ("fra_Latn", "eng_Latn")),
+        (("fr", "en"), [MinedPair(2, "b", "a"), PlainPair("d", "c")], ("fr", "en")),
+        (("fr", "de"), [MinedPair(2, "b", ""), PlainPair("d", "")], ("fr", "de")),
+    ],
+)
+def test_objects_with_the_names_of_languages(
+    languages: tuple[str, str], found: list[Pair], named: tuple[str, str]
+) -> None:
+    for first in (EN, EN.replace('{"translation": {', "{").replace("}, ", ", ")):
+        raw = RawText(iter([f"{first}\n{FR}\n".encode()]), "f", options="--source-lang")
+        read = formats()["jsonl"].read(raw, languages=languages)
+        assert (read.languages, list(read.pairs)) == (named, found)
+    raw = RawText(iter([b'{"translation": {"en": "a", "fr": "b", "de": "c"}}']), "f", options="--source-lang")
+    if "und" in languages:
+        with pytest.raises(MexmaError, match="line 1: an object has en, fr, de; two languages are read"):
+            formats()["jsonl"].read(raw, languages=languages)
+
+
 def test_reads_pairs_of_two_fields() -> None:
     assert read("tsv", "a\tb", "c\td") == [PlainPair("a", "b"), PlainPair("c", "d")]
     with pytest.raises(MexmaError, match=r"f, line 2: 3 .*expected 2 \(source, target\)"):
