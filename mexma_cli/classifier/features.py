@@ -106,11 +106,7 @@ _OWN: dict[str, OfSentences] = {}
 
 
 def load_features(path: Path) -> dict[str, OfSentences]:
-    """Run a file that registers features of one's own; by their names.
-
-    Raises:
-        MexmaError: As `run_plugin`.
-    """
+    """Run a file that registers features of one's own, as `run_plugin` does; by their names."""
     how = 'above a function of sources, targets, languages: @pair_feature("NAME", "what it is")'
     run_plugin(path, FEATURES, lambda one: one.module, "feature of pairs", how)
     return {name: _OWN[name] for name, one in FEATURES.items() if one.module == str(path.resolve())}
@@ -119,11 +115,8 @@ def load_features(path: Path) -> dict[str, OfSentences]:
 def measured(
     name: str, function: OfSentences, sources: list[str], targets: list[str], languages: tuple[str, str]
 ) -> np.ndarray:
-    """The values of a feature of one's own for N pairs, float32 [N].
-
-    Raises:
-        MexmaError: It fails, or gives something else than N numbers.
-    """
+    """The values of a feature of one's own for N pairs, float32 [N]; refused if it fails, or gives something
+    else than N numbers."""
     if not sources:
         return np.zeros(0, np.float32)
     try:

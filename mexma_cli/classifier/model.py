@@ -112,12 +112,8 @@ def bytes_for(rows: int) -> int:
 
 def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:
     """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
-
-    Every neighbour of every row is a candidate. Probabilities fit the share of translations in these texts.
-
-    Raises:
-        MexmaError: The temporary disk is full, or a file of neighbours is damaged.
-    """
+    Every neighbour of every row is a candidate. Probabilities fit the share of translations in these
+    texts."""
     found, total = SortedPairs(), 0.0
     for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
         found.add(some)
@@ -199,11 +195,7 @@ class Weights:
 
     @classmethod
     def read(cls, path: Path = WEIGHTS) -> Weights:
-        """Read a file of weights.
-
-        Raises:
-            MexmaError: It is no such file, or has a feature that is not known.
-        """
+        """Read a file of weights; refused if it is none, or has a feature that is not known."""
         found = {}
         try:
             content = read_json(path)
@@ -238,11 +230,7 @@ class Weights:
         return cls(*of, found)
 
     def write(self, path: Path) -> None:
-        """Write a file of weights, whole.
-
-        Raises:
-            MexmaError: The disk is full.
-        """
+        """Write a file of weights, whole."""
         content: dict[str, Any] = vars(self) | {"classifiers": {}}
         for needs, one in content.pop("by").items():
             rows = zip(one.features, one.means, one.scales, one.coefficients, strict=True)

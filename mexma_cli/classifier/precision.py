@@ -110,11 +110,8 @@ class PairPrecision:
         return EstimatedCut(float(self.thresholds[place]), count, right, float(self.right[-1]), (low, high))
 
     def choose(self, precision: float | None = None) -> EstimatedCut:
-        """The threshold of best F1, or the lowest of at least this precision, of 1,000 that are tried.
-
-        Raises:
-            MexmaError: No threshold has that precision.
-        """
+        """The threshold of best F1, or the lowest of at least this precision, of 1,000 that are tried; a
+        precision that none of them has is refused."""
         place = chosen_place(self.count, self.right, self.right[-1], precision)
         if place is None:
             assert precision is not None

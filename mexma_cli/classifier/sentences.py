@@ -57,11 +57,8 @@ class Sentences:
 
 
 def look_at(texts: Iterable[str]) -> Sentences:
-    """Look at N sentences: takes some hundredths of a millisecond for each, and keeps what it finds on disk.
-
-    Raises:
-        MexmaError: The temporary disk is full.
-    """
+    """Look at N sentences: takes some hundredths of a millisecond for each, and keeps what it finds on
+    disk."""
     lengths, marks = Spool(np.float32), Spool(np.float32)
     digits, trigrams, names, of_names = (
         RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)

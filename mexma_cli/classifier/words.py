@@ -41,13 +41,8 @@ class Words:
 
 
 def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[Words, Words]:
-    """The words of the sentences of two texts; every different word is embedded once.
-
-    The first `VOCABULARY` different words of a text count; the vectors are on disk.
-
-    Raises:
-        MexmaError: The temporary disk is full.
-    """
+    """The words of the sentences of two texts; every different word is embedded once. The first `VOCABULARY`
+    different words of a text count; the vectors are on disk."""
     sides = [_indexed(side) for side in texts]
     vectors = [_unit(list(ids), embed) for _, ids, _ in sides]
     found = []

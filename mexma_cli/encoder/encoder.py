@@ -559,11 +559,7 @@ class SentenceEncoder:
             return self.modules(torch.from_numpy(pooled)).numpy()[:, : self.dim]
 
     def check_packs(self, what: str) -> None:
-        """Refuse an encoder that only embeds, for what needs one that is trained on packed sentences.
-
-        Raises:
-            MexmaError: It is one.
-        """
+        """Refuse an encoder that only embeds, for what needs one that is trained on packed sentences."""
         from mexma_cli.encoder.model.attention import packs
 
         family = FAMILIES.get(self.model.config.model_type)

@@ -374,11 +374,8 @@ class NgramEmbeddings:
 
     @classmethod
     def load(cls, folder: Path, width: int) -> NgramEmbeddings | None:
-        """The table in a folder; None if the folder has none.
-
-        Raises:
-            MexmaError: The file is damaged, or its vectors are not of this width.
-        """
+        """The table in a folder; None if the folder has none. Refused: a damaged file, and vectors of another
+        width."""
         path = folder / NGRAMS_FILE
         if not path.is_file():
             return None

@@ -67,13 +67,8 @@ Alignments = Mapping[str, list[Bead]]
 
 
 def read_both(gold: Path, out: Path) -> tuple[Alignments, Alignments]:
-    """Gold alignments and those to judge, of the same documents.
-
-    Where only one of the files names its documents, it must be of a single one.
-
-    Raises:
-        MexmaError: A line is not as above, or the files are of different documents.
-    """
+    """Gold alignments and those to judge, which must be of the same documents. Where only one of the files
+    names its documents, it must be of a single one."""
     both = _read(gold), _read(out)
     if both[0].keys() == both[1].keys():
         return both

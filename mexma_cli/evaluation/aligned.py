@@ -70,10 +70,8 @@ class AlignedFolder:
         """The files that `--langs` means (see `language_list`), by code as `files` has it; None: all.
 
         Data other than FLORES-200 may lack languages of a published list: a warning names the first of them.
-
-        Raises:
-            MexmaError: Languages have no file. Those of the user's own list are all named, with their lines
-                where they are from a file.
+        Others that have no file are refused: all of them are named, with their lines where they are from a
+        file.
         """
         if languages is None:
             return dict(self.files)
@@ -101,11 +99,7 @@ class AlignedFolder:
         return found
 
     def one(self, code: str) -> tuple[str, Path]:
-        """A language as `files` has it, and its file.
-
-        Raises:
-            MexmaError: An unknown code, or it has no file.
-        """
+        """A language as `files` has it, and its file; a code that is unknown or has none is refused."""
         key = self._key(code)
         if key not in self.files:
             raise self._lacks([code])
@@ -240,11 +234,8 @@ class AlignedTexts:
         return len(self.lines) * (1 + len(self.texts))
 
     def filled_rows(self, language: str) -> list[int]:
-        """The rows in which neither the language's line nor the target's is empty.
-
-        Raises:
-            MexmaError: There is none.
-        """
+        """The rows in which neither the language's line nor the target's is empty, of which there must be
+        some."""
         rows = both_filled(self.texts[language], self.lines)
         if not rows:
             where = self.source.folder

@@ -120,11 +120,8 @@ def evaluate(
 def rows_to_draw(
     encoder: SentenceEncoder, sentences: Sequence[str], texts: Mapping[str, Sequence[str]]
 ) -> list[AttentionRow]:
-    """The rows of these sentences, or else of the first ones of the first two languages, for a picture.
-
-    Raises:
-        MexmaError: A sentence has no token.
-    """
+    """The rows of these sentences, or else of the first ones of the first two languages, for a picture; each
+    must have a token."""
     first = (next((line for line in lines if not is_blank(line)), None) for lines in texts.values())
     chosen = sentences or list(islice(filter(None, first), 2))
     rows = sorted(attention_rows(encoder, chosen), key=lambda row: row.line)

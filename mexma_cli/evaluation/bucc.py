@@ -61,12 +61,9 @@ class MiningSet:
 
 
 def read_sets(folders: Sequence[Path]) -> list[MiningSet]:
-    """All mining sets in folders and in the folders directly in these, by pair and split.
-
-    Raises:
-        MexmaError: None is there, a file of a set is missing, a line is not `id TAB sentence`, or gold names
-            an unknown id or has no pairs; with file and line.
-    """
+    """All mining sets in folders and in the folders directly in these, by pair and split. Refused, with file
+    and line: folders without any, a set without one of its files, a line that is not `id TAB sentence`, and
+    gold without pairs or with an unknown id."""
     found: dict[tuple[str, str], tuple[str, Files, Path]] = {}  # fr-en and fra-eng are one pair
     for folder in folders:
         require_folder(folder)

@@ -45,11 +45,7 @@ class Switched:
 
 
 def read_dictionary(path: Path) -> Dictionary:
-    """A dictionary in MUSE's format; translations that are the word itself are left out.
-
-    Raises:
-        MexmaError: A line that is not two words, or no lines.
-    """
+    """A dictionary in MUSE's format, two words a line; translations that are the word itself are left out."""
     found: dict[str, dict[str, None]] = {}
     for word, translation in parsed(path, filled_lines(path), _two_words, HINT):
         if word.lower() != translation.lower():

@@ -139,13 +139,8 @@ _T = TypeVar("_T")
 
 
 def taken(texts: Mapping[str, _T], embed: Embedder) -> dict[str, _T]:
-    """The texts to measure, by language, without the languages that the encoder has no token for.
-
-    A warning names those that are left out.
-
-    Raises:
-        MexmaError: None is left.
-    """
+    """The texts to measure, by language, without the languages that the encoder has no token for, which a
+    warning names; some must be left."""
     lacking = [language for language in texts if not embed.takes(language)]
     if lacking:
         what = f"{embed.encoder.name!r} has no token for {counted(len(lacking), 'language')}"

@@ -60,11 +60,8 @@ class MtebEncoder(AbsEncoder):
 
 
 def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:
-    """mteb's tasks, with the one subset that is wanted, and the test split where a task has several.
-
-    Raises:
-        MexmaError: mteb has no such task, or the task no such subset.
-    """
+    """mteb's tasks, with the one subset that is wanted, and the test split where a task has several; what
+    mteb does not have is refused."""
     tasks = []
     for task in wanted:
         try:

@@ -96,11 +96,8 @@ class Choice:
 
 
 def choose(wanted: Sequence[str]) -> Choice:
-    """Tasks by name (`STS12`, `STS22:fr`), or those of one or several tables (`table4`, `table27`).
-
-    Raises:
-        MexmaError: No such table, or nothing; whether a task's name is one, mteb says.
-    """
+    """Tasks by name (`STS12`, `STS22:fr`), or those of one or several tables (`table4`, `table27`), which
+    must be there; whether a task's name is one, mteb says."""
     if not wanted:
         raise MexmaError("--tasks names no task")
     tasks: dict[Task, None] = {}

@@ -14,21 +14,13 @@ Parsed = TypeVar("Parsed")
 
 
 def require_folder(folder: Path, hint: str | None = None) -> None:
-    """Check that a folder is there.
-
-    Raises:
-        MexmaError: It is not.
-    """
+    """Refuse a folder that is not there."""
     if not folder.is_dir():
         raise MexmaError(f"{folder}: no such folder", hint)
 
 
 def read_sentences(path: Path) -> list[str]:
-    """All lines of a file.
-
-    Raises:
-        MexmaError: It has none; or as `read_lines`.
-    """
+    """All lines of a file, of which there must be some."""
     found = list(read_lines(path))
     if not found:
         raise MexmaError(f"{path} is empty", "a line for each sentence is needed")
@@ -36,11 +28,7 @@ def read_sentences(path: Path) -> list[str]:
 
 
 def read_aligned(path: Path, target: Path, lines: int) -> list[str]:
-    """The lines of a file that must have as many as the target's.
-
-    Raises:
-        MexmaError: It has not; or as `read_lines`.
-    """
+    """The lines of a file that must have as many as the target's."""
     found = list(read_lines(path))
     if len(found) != lines:
         short, long = (path, target) if len(found) < lines else (target, path)
@@ -67,11 +55,8 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
 def parsed(
     path: Path, lines: Iterable[tuple[int, str]], parse: Callable[[str], Parsed], hint: str
 ) -> Iterator[Parsed]:
-    """Parse lines that are given with their numbers.
-
-    Raises:
-        MexmaError: `parse` raised a ValueError; with the file, the line and the error's text.
-    """
+    """Parse lines that are given with their numbers; a ValueError becomes a message with the file and the
+    line."""
     for number, line in lines:
         try:
             found = parse(line)
@@ -81,11 +66,7 @@ def parsed(
 
 
 def columns_named(header: Sequence[str], names: Sequence[str]) -> list[int]:
-    """The places of columns in a header.
-
-    Raises:
-        ValueError: One is not there.
-    """
+    """The places of columns in a header; a ValueError says which one is not there."""
     for name in names:
         if name not in header:
             raise ValueError(f"no column {name} in the header")

@@ -94,10 +94,7 @@ class Examples:
 
 def read_tasks(folders: Sequence[Path]) -> dict[str, dict[str, Examples]]:
     """The splits of all tasks that the folders have the train part of, or all; a warning names the others.
-
-    Raises:
-        MexmaError: A folder or all tasks are missing; or as `read_task`.
-    """
+    There must be a task."""
     for folder in folders:
         require_folder(folder, LAYOUTS)
     tasks = {task: read_task(task, folders) for task in TASKS}
@@ -268,11 +265,8 @@ def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int)
 def run_task(
     task: str, features: Mapping[str, Features], kfold: int, on_fit: OnFit = lambda: None
 ) -> dict[str, float | None]:
-    """`accuracy` by the protocol that `protocol` names for these splits; for MRPC `f1` of class 1. Percent.
-
-    Raises:
-        MexmaError: A class has too few examples for so many folds.
-    """
+    """`accuracy` by the protocol that `protocol` names for these splits; for MRPC `f1` of class 1.
+    Percent."""
     steps = protocol(task, features.keys(), kfold)
     check_classes(task, {split: part.classes for split, part in features.items()}, kfold)
     if steps.name == "folds in folds":

@@ -58,12 +58,8 @@ class ScoredPairs:
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The files that are named, and those in the folders that are; each once, and one of `STS12.tsv` and
-    `STS12.tsv.gz`, which are the same text.
-
-    Raises:
-        MexmaError: Missing, or a folder without such files.
-    """
+    """The files that are named, and those in the folders that are, which must have some; each once, and one
+    of `STS12.tsv` and `STS12.tsv.gz`, which are the same text."""
     found: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
@@ -86,11 +82,8 @@ def _plain(file: Path) -> Path:
 
 
 def read_pairs(path: Path) -> ScoredPairs:
-    """Read a file in any of the layouts.
-
-    Raises:
-        MexmaError: A line that is not of its file's layout, or no pairs at all; with file and line.
-    """
+    """Read a file in any of the layouts. Refused, with file and line: a line that is not of its file's
+    layout, and a file without pairs."""
     if _SEMEVAL.match(path.name):
         return _read_semeval(path)
     lines = filled_lines(path)

@@ -65,10 +65,7 @@ class InferenceData:
 
 def read_data(folder: Path) -> InferenceData:
     """Both sets of a folder. Pairs on whose class people did not agree are left out and counted in the log.
-
-    Raises:
-        MexmaError: A set is missing, or the train set has no English; or as `read_inference`.
-    """
+    Both must be there, and the train set must have English."""
     train_path, test_path = find(folder, TRAIN), find(folder, TEST)
     train, undecided = read_inference(train_path)
     if "en" not in train:
@@ -81,11 +78,7 @@ def read_data(folder: Path) -> InferenceData:
 
 
 def find(folder: Path, names: tuple[str, ...]) -> Path:
-    """The first of these files in a folder or below it, compressed or not.
-
-    Raises:
-        MexmaError: None is there.
-    """
+    """The first of these files in a folder or below it, compressed or not, of which one must be there."""
     require_folder(folder, LAYOUTS)
     for name in names:
         for ending in ("", *ENDINGS):
@@ -260,10 +253,7 @@ def fine_tune(
     """Train all weights on pairs of one language.
 
     In float16 the loss is scaled, or small gradients would be zeros. A step whose gradients overflow changes
-    only the scale.
-
-    Raises:
-        MexmaError: The loss is not a number any more, or gradients overflow with every scale.
+    only the scale; an error says that they do so with every scale, or that the loss is not a number any more.
     """
     torch.manual_seed(settings.seed)
     shuffled = np.random.default_rng(settings.seed)

@@ -104,11 +104,8 @@ def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] 
 def measure_xsim(
     data: AlignedTexts, embed: Embed, settings: ScoreSettings = ScoreSettings()
 ) -> dict[str, XsimResult]:
-    """xsim of every language into the target. A line that is empty on either side takes no part.
-
-    Raises:
-        MexmaError: A language and the target have no line in common.
-    """
+    """xsim of every language into the target. A line that is empty on either side takes no part, and some
+    must be left."""
     vectors = embed(data.lines, data.target)
     duplicates = len(set(data.lines)) < len(data.lines)
     found, dropped = {}, 0

@@ -412,11 +412,8 @@ def write_pairs(
 
 
 def named_format(output: Path, name: str | None) -> BitextFormat:
-    """The format of this name; None: the one that the output's name says.
-
-    Raises:
-        MexmaError: There is no such format, or the output's name says none that is written.
-    """
+    """The format of this name; None: the one that the output's name says. One that is not there, or not
+    written, is refused."""
     every = formats(alignments=True)
     if name is not None and name not in every:
         raise MexmaError(f"no format {name!r}", choice(name, every, "formats"))

@@ -56,9 +56,8 @@ class Csv(BitextFormat):
         return {"source", "target"} <= {*names} <= {*FIELDS, "source", "target"}
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Raises:
-        MexmaError: A line has another number of fields than the header, or a quotation mark is not closed.
-        """
+        """Refused: a line with another number of fields than the header, and a quotation mark that is not
+        closed."""
         return Bitext(self.name, languages, _records(*texts))
 
 

@@ -15,11 +15,8 @@ log = logging.getLogger(__name__)
 
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Ids and sentences of a file.
-
-    Raises:
-        MexmaError: A line without a tab, an id that occurs twice, or no lines; with the line's number.
-    """
+    """Ids and sentences of a file; refused, with the line's number: a line without a tab, an id that occurs
+    twice, and a file without lines."""
     where, seen = label_of(path), set[str]()
     for number, line in enumerate(read_lines(path), 1):
         name, tab, sentence = line.partition("\t")

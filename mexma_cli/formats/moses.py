@@ -54,9 +54,7 @@ class Moses(BitextFormat):
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Raises:
-        MexmaError: Both files have not the same number of lines.
-        """
+        """Both files must have the same number of lines."""
         return Bitext(self.name, languages, _aligned(texts))
 
 

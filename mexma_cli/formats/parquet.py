@@ -48,9 +48,7 @@ class Parquet(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        """Raises:
-        MexmaError: pyarrow is not installed.
-        """
+        """It needs pyarrow."""
         require("pyarrow", "parquet", "Parquet")
         import pyarrow
         from pyarrow.parquet import ParquetWriter
@@ -76,9 +74,7 @@ class Parquet(BitextFormat):
         yield (sink.take(),), 0
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Raises:
-        MexmaError: pyarrow is not installed, or the file is damaged or has no texts `source` and `target`.
-        """
+        """It needs pyarrow; refused: a damaged file, and one without texts `source` and `target`."""
         require("pyarrow", "parquet", "Parquet")
         return Bitext(self.name, languages, ((None, pair) for pair in _read(texts[0].pieces, texts[0].where)))
 

@@ -128,12 +128,9 @@ class Tmx(BitextFormat):
         yield ("</body>\n</tmx>\n",), 0
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """A unit without one of the two languages is a pair with an empty side.
-
-        Raises:
-            MexmaError: It is no TMX, not well formed, has entities of its own, a segment of more than
-                `LINE_LIMIT` characters, or not both languages; or more, and they are not stated.
-        """
+        """A unit without one of the two languages is a pair with an empty side. Refused: what is no TMX or
+        not well formed, entities of its own, a segment of more than `LINE_LIMIT` characters, and a document
+        without both languages, or with more if they are not stated."""
         (text,) = texts
         reader = _Reader(text, languages)
         pairs = reader.pairs(text.pieces)

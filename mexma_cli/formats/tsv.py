@@ -110,9 +110,7 @@ class Tsv(BitextFormat):
                 yield from tsv_lines([pair if with_ids else pair[:3]])
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Raises:
-        MexmaError: A line has fewer or more fields than the first one, or has not what they are.
-        """
+        """Refused: a line that has fewer or more fields than the first one, or has not what they are."""
         return Bitext(self.name, languages, _records(*texts), texts[0].header)
 
 
@@ -156,11 +154,7 @@ class _Layout(NamedTuple):
     further: bool
 
     def pair(self, line: str, where: str) -> Pair | str:
-        """The pair in a line, for `RawText.records`.
-
-        Raises:
-            MexmaError: The line is no such pair.
-        """
+        """The pair in a line, for `RawText.records`."""
         if _is_empty(line):
             return BLANK
         if self.header:
@@ -250,11 +244,8 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
 
 
 def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows of fields that may be quoted, each behind the name of its file with the line that it ends in.
-
-    Raises:
-        MexmaError: It is not CSV.
-    """
+    """Rows of fields that may be quoted, each behind the name of its file with the line that it ends in; what
+    is not CSV is refused."""
     csv.field_size_limit(LINE_LIMIT)
     rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
     try:

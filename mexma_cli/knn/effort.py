@@ -42,10 +42,7 @@ class Effort:
 
 def find_effort(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> Effort:
     """The search effort of both indexes that finds enough of a sample's neighbours, measured on another one.
-
-    Raises:
-        TooLittleRecall: The indexes cannot find that much; not for a recall of 1, which means all they can.
-    """
+    `TooLittleRecall`: they cannot find that much; not for a recall of 1, which means all they can."""
     hits = min(_tuned(ahead, back, k, recall, seed), max(len(ahead.other), len(back.other)))
     one, other = (
         _Probe(*both, k, draw(len(both[0].own), seed)[1]).ranks(hits, hits) < hits

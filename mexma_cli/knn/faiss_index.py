@@ -101,11 +101,8 @@ def gather(side: Side, places: np.ndarray) -> np.ndarray:
 
 
 def bytes_needed(rows: int, dim: int, factory: str) -> int:
-    """Bytes of an index over so many rows, in memory and in its file, without its lists' centres.
-
-    Raises:
-        MexmaError: faiss does not know the factory string.
-    """
+    """Bytes of an index over so many rows, in memory and in its file, without its lists' centres. A factory
+    string that faiss does not know is refused."""
     index = _made(dim, choose(rows, dim) if factory == "auto" else factory)
     sample = np.random.default_rng(0).standard_normal((BLOCK, dim), dtype=np.float32)
     if faiss.try_extract_index_ivf(index) is None and not index.is_trained:
@@ -370,11 +367,7 @@ def with_threads() -> Iterator[None]:
 
 
 def _made(dim: int, factory: str) -> faiss.Index:
-    """An untrained index.
-
-    Raises:
-        MexmaError: faiss does not know the factory string.
-    """
+    """An untrained index; a factory string that faiss does not know is refused."""
     try:
         return faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
@@ -385,11 +378,7 @@ def _made(dim: int, factory: str) -> faiss.Index:
 
 
 def write_index(index: faiss.Index, path: Path) -> str:
-    """Write an index to a file, and return its xxh3_128.
-
-    Raises:
-        MexmaError: It cannot be written; then there is no file.
-    """
+    """Write an index to a file, and return its xxh3_128; if it cannot be written, there is no file."""
     digest = xxhash.xxh3_128()
     try:
         with path.open("wb") as file:

@@ -72,11 +72,7 @@ class Side:
         return sample
 
     def units(self, start: int, stop: int) -> np.ndarray:
-        """Kept rows start to stop as unit vectors float32 [n, d].
-
-        Raises:
-            ValueError: A vector is not finite.
-        """
+        """Kept rows start to stop as unit vectors float32 [n, d]; one that is not finite is a ValueError."""
         rows = self.raw(start, stop)
         unit_rows = _loops().unit_rows
         in_slices(len(rows), lambda a, b: self.check(start + a, unit_rows(rows[a:b])), 4 * rows.size)

@@ -108,11 +108,8 @@ ALONE = "trains the transformer alone, with that pooling and nothing before or a
 
 
 def check_first_token(objective: str, encoder: SentenceEncoder) -> None:
-    """Refuse an encoder whose vectors are more than the first token's state, which the objective trains.
-
-    Raises:
-        MexmaError: The encoder has another pooling, or a dense layer after it.
-    """
+    """Refuse an encoder whose vectors are more than the first token's state, which the objective trains: one
+    with another pooling, or a dense layer after it."""
     if encoder.pooling != "cls":
         raise MexmaError(
             f"{encoder.name} has {encoder.pooling} pooling, and the objective `{objective}` "
@@ -129,11 +126,7 @@ def check_first_token(objective: str, encoder: SentenceEncoder) -> None:
 
 
 def check_mask_token(objective: str, encoder: SentenceEncoder) -> None:
-    """Refuse an encoder whose tokeniser has no mask token.
-
-    Raises:
-        MexmaError: It has none.
-    """
+    """Refuse an encoder whose tokeniser has no mask token."""
     if encoder.tokenizer.mask_token_id is None:
         raise MexmaError(
             f"the tokeniser of {encoder.name} has no mask token, and `{objective}` masks tokens",

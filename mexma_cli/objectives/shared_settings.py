@@ -38,11 +38,8 @@ class RankingSettings(InfoNceSettings):
 
 
 def check_shares(mask_share: float, random_share: float) -> None:
-    """Refuse shares of <mask> and of random tokens that are more than all tokens that were chosen.
-
-    Raises:
-        ValueError: They are.
-    """
+    """Raise a ValueError for shares of <mask> and of random tokens that are more than all tokens that were
+    chosen."""
     # 0.7 + 0.3 need not be 1 exactly; and where all are masked the other share means nothing.
     if mask_share < 1 and mask_share + random_share > 1 + 1e-9:
         raise ValueError(f"`mask_share` {mask_share:g} and `random_share` {random_share:g} are above 1")

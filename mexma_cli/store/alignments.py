@@ -58,11 +58,7 @@ class AlignmentJournal(Journal):
         self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
 
     def pairs(self) -> np.ndarray | None:
-        """The pairs that `keep_pairs` was given, if it was.
-
-        Raises:
-            MexmaError: The file is damaged.
-        """
+        """The pairs that `keep_pairs` was given, if it was; a damaged file is refused."""
         if "pairs" not in self.facts:
             return None
         path = self.folder / _PAIRS
@@ -70,11 +66,7 @@ class AlignmentJournal(Journal):
         return np.load(path, allow_pickle=False)
 
     def keep_pairs(self, pairs: np.ndarray) -> None:
-        """Keep the pairs of documents that were found, int32 [n, 2].
-
-        Raises:
-            MexmaError: The disk is full.
-        """
+        """Keep the pairs of documents that were found, int32 [n, 2]."""
         with whole_file(self.folder / _PAIRS) as file:
             np.save(file, pairs)
         self.note(pairs=checksum_file(self.folder / _PAIRS))
@@ -97,11 +89,8 @@ class AlignmentJournal(Journal):
             self.enter()
 
     def enter(self) -> None:
-        """Bring all that was added to the disk, where the next run finds it.
-
-        Raises:
-            MexmaError: The disk is full; the entry before is still good.
-        """
+        """Bring all that was added to the disk, where the next run finds it. If the disk is full, the entry
+        before is still good."""
         with no_space_as_message(self.folder):
             fsync_file(self._file)
         digest = self._digest.hexdigest()

@@ -95,11 +95,8 @@ def unverified() -> Iterator[None]:
 
 
 def load_array(path: Path, mode: Literal["r"] | None = None) -> np.ndarray:
-    """The array in NumPy's file, read or (`r`) memory-mapped.
-
-    Raises:
-        ValueError: It is no such file: damaged headers make NumPy raise any kind of exception.
-    """
+    """The array in NumPy's file, read or (`r`) memory-mapped. A ValueError says that it is no such file:
+    damaged headers make NumPy raise any kind of exception."""
     try:
         with np.errstate(over="ignore"):  # impossible sizes
             array: np.ndarray = np.load(path, mmap_mode=mode, allow_pickle=False)
@@ -111,11 +108,7 @@ def load_array(path: Path, mode: Literal["r"] | None = None) -> np.ndarray:
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any, hint: str) -> np.ndarray:
-    """The array in a file, memory-mapped.
-
-    Raises:
-        MexmaError: It is no such file, or its array is not of this shape and type, row after row.
-    """
+    """The array in a file, memory-mapped; refused if it is not of this shape and type, row after row."""
     try:
         # An empty file cannot be mapped.
         array = load_array(path, "r" if all(shape) else None)
@@ -129,13 +122,8 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any, hint: str) -> np.ndar
 
 
 def new_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros in a new file, memory-mapped to be changed.
-
-    The file takes its space now: a write into a mapped page that finds the disk full ends the process.
-
-    Raises:
-        OSError: The disk is full.
-    """
+    """Zeros in a new file, memory-mapped to be changed. The file takes its space now (an OSError says that
+    there is none): a write into a mapped page that finds the disk full ends the process."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     with path.open("wb") as file:
         if not size:  # cannot be mapped
@@ -145,13 +133,11 @@ def new_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def rows_of(path: Path, dtype: Any, width: int | None, rows: tuple[int, int], hint: str) -> np.ndarray:
-    """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width], or [n] of a flat array.
+    """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width], or [n] of a flat array; a file that
+    has become shorter is refused.
 
     They are read, not mapped: mapped pages count as this process's memory, and a mapped file that is cut
     short ends the process.
-
-    Raises:
-        MexmaError: The file has become shorter.
     """
     count = (rows[1] - rows[0]) * (1 if width is None else width)
     values = np.fromfile(path, dtype, count, offset=file_size(rows[0], dtype, width))

@@ -189,11 +189,8 @@ def _of_other_dimensions(source: EmbeddingStore, target: EmbeddingStore) -> Mexm
 
 
 def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: str) -> None:
-    """Refuse a store whose vectors are not from the encoder that made, or is about to make, `other`.
-
-    Raises:
-        MexmaError: naming both encoders, and their fingerprints where the names are equal.
-    """
+    """Refuse a store whose vectors are not from the encoder that made, or is about to make, `other`; the
+    message names both, with their fingerprints where the names are equal."""
     manifest = store.manifest
     if manifest.fingerprint == fingerprint:
         return

@@ -99,11 +99,7 @@ class Folder(Generic[Manifest]):
 
     @classmethod
     def manifest_of(cls, folder: Path) -> Manifest:
-        """Read the manifest alone.
-
-        Raises:
-            MexmaError: There is none, or it is damaged, or of another kind.
-        """
+        """Read the manifest alone; refused where there is none, or it is damaged, or of another kind."""
         if not (folder / MANIFEST).is_file():
             raise cls._missing(folder)
         if isinstance(kind := _kind(folder), str) and kind != cls._own_kind():
@@ -133,11 +129,8 @@ class Folder(Generic[Manifest]):
         raise NotImplementedError
 
     def check_sizes(self) -> None:
-        """Compare the lengths of all files with what the manifest says.
-
-        Raises:
-            MexmaError: A file is missing, a link, shorter or longer.
-        """
+        """Compare the lengths of all files with what the manifest says; one that is missing, a link, shorter
+        or longer is refused."""
         raise NotImplementedError
 
     def verify(self) -> None:
@@ -151,21 +144,15 @@ class Folder(Generic[Manifest]):
             self.check_file(name, checksum)
 
     def check_file(self, name: str, checksum: str) -> None:
-        """Compare one of the files with its checksum in the manifest.
-
-        Raises:
-            MexmaError: It is not what was written, or the folder was made anew since it was opened.
-        """
+        """Compare one of the files with its checksum in the manifest; refused as damaged, or since the folder
+        was made anew after it was opened."""
         with self.reading():
             check_content(self.path / name, checksum, self.again)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around reading files: one that is not as it was is no damage where the folder was made anew since.
-
-        Raises:
-            MexmaError: As `check_unchanged`, instead of what was raised inside.
-        """
+        """Around reading files: one that is not as it was is no damage where the folder was made anew since,
+        and what is raised then is `check_unchanged`'s."""
         try:
             yield
         except (MexmaError, FileNotFoundError):
@@ -173,22 +160,16 @@ class Folder(Generic[Manifest]):
             raise
 
     def check_unchanged(self) -> None:
-        """Find out, when all is read, that the files are still those of the folder that was opened.
-
-        Raises:
-            MexmaError: The folder was made anew meanwhile; files of both may have been read.
-        """
+        """Refuse, when all is read, a folder that was made anew since it was opened: files of both may have
+        been read."""
         now, opened = (self.checksums(manifest) for manifest in (self.manifest_of(self.path), self.manifest))
         if not opened.items() <= now.items():  # there may be more files now
             raise MexmaError(f"{self.path} was made anew while it was read", "run the same command again")
 
     @classmethod
     def finish(cls, path: Path, manifest: Manifest) -> Self:
-        """Write the manifest of a folder that was made in the workplace of `path`, and give it that name.
-
-        Raises:
-            MexmaError: Something else has the name, or the disk is full.
-        """
+        """Write the manifest of a folder that was made in the workplace of `path`, and give it that name,
+        which nothing else may have by then."""
         write_json_atomic(in_work(path) / MANIFEST, manifest.model_dump(mode="json"))
         if path.exists():
             cls.check_replaceable(path, overwrite=True)
@@ -197,12 +178,8 @@ class Folder(Generic[Manifest]):
 
     @classmethod
     def check_replaceable(cls, path: Path, overwrite: bool) -> None:
-        """Refuse an output that is there: such a folder, whole or damaged, unless with `overwrite`.
-
-        Raises:
-            MexmaError: Such a folder is there and `overwrite` is not wanted, something else is there, or the
-                folder also holds files that are not its own, or the name is that of another format.
-        """
+        """Refuse an output that is there: such a folder, whole or damaged, unless with `overwrite`; one that
+        also holds files that are not its own; or anything else. And refuse a name of another format."""
         if not path.exists():
             check_name(path, cls.ending)
             return
@@ -240,12 +217,8 @@ def _kind(folder: Path) -> object:
 
 
 def check_name(path: Path, ending: str) -> None:
-    """Refuse a store, which is a folder, that is named like a file of another format, or another store.
-
-    Raises:
-        MexmaError: The name has another ending than that of such stores, and one that promises something; or
-            it is that of stdout.
-    """
+    """Refuse a store, which is a folder, that is named like a file of another format, like another store, or
+    `-`."""
     if str(path) == "-":
         raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
     if path.suffix.lower() in OTHER_FORMATS - {ending}:

@@ -142,11 +142,8 @@ class FileJournal(Journal):
         self._finished, self._finished_digest = 0, xxhash.xxh3_128()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
-        """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None.
-
-        Raises:
-            MexmaError: A file is damaged.
-        """
+        """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None. A
+        damaged file is refused."""
         if self._kept is None or not self._kept.lists:
             return None
         rows, top, _ = self._kept.place
@@ -168,11 +165,8 @@ class FileJournal(Journal):
         return self._kept.place
 
     def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
-        """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty.
-
-        Raises:
-            MexmaError: The disk is full; the entry before is still good.
-        """
+        """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty. If
+        the disk is full, the entry before is still good."""
         began = time.monotonic()
         rows, top, _ = place
         if top < self._finished:  # the search starts anew

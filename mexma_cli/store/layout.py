@@ -79,11 +79,7 @@ class Part(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Part:
-        """The part that a text such as 3/10 names.
-
-        Raises:
-            ValueError: It names none.
-        """
+        """The part that a text such as 3/10 names; a ValueError says that it names none."""
         found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise ValueError(f"{text!r} is no part; the third of ten is 3/10")
@@ -229,12 +225,8 @@ def _said(value: Any) -> str:
 
 
 def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
-    """Compare the lengths of a shard's files with what its manifest says.
-
-    Raises:
-        MexmaError: A file is missing, a link, shorter or longer; the message names it, with rows wanted and
-            found.
-    """
+    """Refuse a shard with a file that is missing, a link, or of another length than its manifest says; the
+    message has the rows wanted and found."""
     for file in files_of(shard):
         path = folder / file.name
         check_is_file(path, AGAIN)
@@ -266,11 +258,8 @@ def part_path(path: Path, part: Part) -> Path:
 
 
 def sweep(part: Path, shards: Sequence[Shard] = ()) -> None:
-    """Make the folder of a store that is not finished, or leave in it only the files of some whole shards.
-
-    Raises:
-        MexmaError: It holds a file that is not ours.
-    """
+    """Make the folder of a store that is not finished, or leave in it only the files of some whole shards;
+    refused where a file in it is not ours."""
     check_own(part, _UNFINISHED)
     remove(part, but={file.name for shard in shards for file in files_of(shard)})
     part.mkdir(exist_ok=True)

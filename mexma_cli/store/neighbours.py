@@ -113,11 +113,7 @@ class NeighbourStore(Folder[NeighbourManifest]):
             mapped(self.path / _file(name), (rows, k), dtype, _AGAIN)
 
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
-        """Refuse neighbours of other stores than these two.
-
-        Raises:
-            MexmaError: A store is another one; the message names it.
-        """
+        """Refuse neighbours of other stores than these two; the message names the one that is another."""
         for side, store in self._others(source, target):
             raise MexmaError(
                 f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "

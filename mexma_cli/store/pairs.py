@@ -126,13 +126,8 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
         return self.manifest.pairs
 
     def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of source and target sentence `index`, without special tokens.
-
-        They are read, not mapped: a mapped file that is cut short ends the process.
-
-        Raises:
-            MexmaError: A file has become shorter.
-        """
+        """Ids of source and target sentence `index`, without special tokens. They are read, not mapped: a
+        mapped file that is cut short ends the process, and this one is refused."""
         assert 0 <= index < len(self), (index, len(self))
         if not self._files:
             self._open()

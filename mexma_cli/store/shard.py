@@ -25,14 +25,8 @@ _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOT
 
 
 def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) -> Shard:
-    """Make a shard of a finished store the shard `index` of another one, from row `offset` on.
-
-    Its files get a second name where the system allows that, so that they take no space; else they are
-    copied.
-
-    Raises:
-        MexmaError: A copy is not what the manifest says, or the disk is full.
-    """
+    """Make a shard of a finished store the shard `index` of another one, from row `offset` on. Its files get
+    a second name where the system allows that, so that they take no space; else they are copied."""
     vectors = shard.vectors.model_copy(update={"name": vectors_name(index)})
     lines = shard.lines and shard.lines.model_copy(update={"name": lines_name(index)})
     link_or_copy(store / shard.vectors.name, folder / vectors.name, vectors.checksum)
@@ -42,11 +36,8 @@ def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) 
 
 
 def link_or_copy(source: Path, target: Path, checksum: str, hint: str = AGAIN) -> None:
-    """Give a file a second name, where the system allows that; else copy it.
-
-    Raises:
-        MexmaError: A copy has another checksum, or the disk is full.
-    """
+    """Give a file a second name, where the system allows that; else copy it, and refuse a copy with another
+    checksum."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -81,11 +72,8 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
 
 
 def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
-    """The sentences of a shard, of which a few million characters are in memory at a time.
-
-    Raises:
-        MexmaError: Their file is damaged.
-    """
+    """The sentences of a shard, of which a few million characters are in memory at a time; a damaged file is
+    refused."""
     assert shard.lines is not None
     path = folder / shard.lines.name
     count, rest = 0, b""

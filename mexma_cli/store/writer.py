@@ -48,10 +48,7 @@ log = logging.getLogger(__name__)
 
 def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
     """The store at a path, checked, if it was made with these settings; None if no finished store is there.
-
-    Raises:
-        MexmaError: It was made with others, or it is damaged.
-    """
+    One of other settings is refused."""
     if not (path / MANIFEST).is_file():
         return None
     store = EmbeddingStore.open(path)

@@ -166,11 +166,7 @@ def _write(part: Path, state: State) -> None:
 
 
 def load(path: Path) -> State:
-    """Read a checkpoint.
-
-    Raises:
-        MexmaError: A file is missing or is not what was written.
-    """
+    """Read a checkpoint that `verify` finds whole."""
     manifest = verify(path)
     average = path / "average.safetensors"
     return State(
@@ -187,11 +183,8 @@ def load(path: Path) -> State:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Turn what is raised where the state of optimisers, which may be anything, is taken over.
-
-    Raises:
-        MexmaError: Something was.
-    """
+    """Turn what is raised where the state of optimisers, which may be anything, is taken over into a
+    message."""
     try:
         yield
     except Exception as error:
@@ -203,11 +196,8 @@ def fitting(path: Path) -> Iterator[None]:
 
 
 def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
-    """Refuse a checkpoint whose weights are not those of the objective that is to go on from it.
-
-    Raises:
-        MexmaError: Naming the first parameter that differs, and both shapes.
-    """
+    """Refuse a checkpoint whose weights are not those of the objective that is to go on from it; the message
+    has the first parameter that differs, and both shapes."""
     for name in [*wanted, *saved]:
         there, here = (
             "absent" if name not in weights else str(list(weights[name].shape)) for weights in (saved, wanted)
@@ -220,11 +210,8 @@ def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, to
 
 
 def verify(path: Path) -> CheckpointManifest:
-    """The manifest of a checkpoint whose files are all there and have their checksums.
-
-    Raises:
-        MexmaError: Naming the file that is not right, or a later format.
-    """
+    """The manifest of a checkpoint; refused if a file is missing or has another checksum, which the message
+    names, or if it is of a later format."""
     manifest = read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
     if not manifest.checksum or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)

@@ -133,11 +133,8 @@ class Processes:
         return self.rank == 0
 
     def device(self, name: str) -> torch.device:
-        """This process's device for a recipe's `trainer.device`: of several processes each has its own GPU.
-
-        Raises:
-            MexmaError: No such device, or one GPU by its number for several processes.
-        """
+        """This process's device for a recipe's `trainer.device`: of several processes each has its own GPU,
+        and one GPU by its number for all of them is refused."""
         if self.size == 1 or name == "cpu":
             return pick_device(name)
         if name not in ("auto", "cuda"):
@@ -284,13 +281,8 @@ def part_of(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Load an optimiser's whole state dict; of tensors with a parameter's rows the part that is held here.
-
-    The settings stay those of the recipe.
-
-    Raises:
-        ValueError: As `check_state`; or another error, if it is no state dict.
-    """
+    """Load an optimiser's whole state dict, as `check_state` allows it; of tensors with a parameter's rows
+    the part that is held here. The settings stay those of the recipe."""
     check_state(optimiser, saved)
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
 

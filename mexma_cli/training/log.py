@@ -163,11 +163,7 @@ def scalars(record: dict[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Make sure that loggers can be used.
-
-    Raises:
-        MexmaError: A package is not installed; the hint names the extra.
-    """
+    """Refuse loggers whose package is not installed; the hint names the extra."""
     for name in names:
         _needs(name)
 

@@ -98,11 +98,8 @@ def _step(
 
 
 def check_state(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Refuse a state dict that is not of this optimiser: compiled loops trust its shapes.
-
-    Raises:
-        ValueError: It lacks something, has more, or a tensor has another shape than its parameter.
-    """
+    """Raise a ValueError for a state dict that is not of this optimiser, since it lacks something, has more,
+    or a tensor has another shape than its parameter: compiled loops trust its shapes."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     wanted = _ROWS if isinstance(optimiser, RowAdam) else _ADAM
     for index, entry in saved["state"].items():

@@ -322,11 +322,8 @@ class Trainer:
         return self.step
 
     def go_to(self, path: Path) -> None:
-        """Take the state of a checkpoint.
-
-        Raises:
-            MexmaError: It is damaged, or of an objective of another shape.
-        """
+        """Take the state of a checkpoint; a damaged one, and one of an objective of another shape, is
+        refused."""
         state = checkpoint.load(path)
         here = self.objective.state_dict()
         checkpoint.same_shapes(path, state.objective, here)

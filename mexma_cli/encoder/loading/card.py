@@ -65,11 +65,8 @@ class _Languages(BaseModel):
 
 
 def read_trained(folder: Path) -> dict[str, Trained]:
-    """By FLORES-200 code; nothing if the folder does not say.
-
-    Raises:
-        MexmaError: The file is damaged, or of a later format.
-    """
+    """By FLORES-200 code; nothing if the folder does not say. A damaged file, or a later format, is
+    refused."""
     if not (folder / TRAINED).is_file():
         return {}
     return read_manifest(folder / TRAINED, _Languages, FORMAT_VERSION).languages

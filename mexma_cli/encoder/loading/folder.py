@@ -82,11 +82,7 @@ def _located(name_or_path: str, trust_remote_code: bool) -> Path:
 
 def files_of_encoder(name_or_path: str) -> dict[str, Path]:
     """The files that decide an encoder's vectors, by their names in its folder: its ``checksums.json``, which
-    is compared with the others when it is loaded; or else all. Of a hub id none, since it has a revision.
-
-    Raises:
-        MexmaError: It is a folder that holds no encoder.
-    """
+    is compared with the others when it is loaded; or else all. Of a hub id none, since it has a revision."""
     path = Path(name_or_path)
     if bundled(name_or_path) is None and not path.exists():
         return {}

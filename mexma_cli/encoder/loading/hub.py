@@ -102,11 +102,8 @@ def fetch(name: str, trust_remote_code: bool = False) -> Path:
 
 
 def upload(folder: Path, repository: str, private: bool, message: str) -> str:
-    """Make a folder's files those of a repository, which is made if need be: its name and the commit.
-
-    Raises:
-        MexmaError: The hub refuses it, or cannot be reached.
-    """
+    """Make a folder's files those of a repository, which is made if need be; returns its name and the
+    commit."""
     from huggingface_hub import HfApi, constants
 
     constants.HF_HUB_DISABLE_TELEMETRY = True  # as in `fetch`
@@ -124,11 +121,7 @@ def upload(folder: Path, repository: str, private: bool, message: str) -> str:
 
 
 def fetch_code(repository: str, revision: str) -> Path:
-    """A folder with the Python files of a repository at a commit.
-
-    Raises:
-        MexmaError: The revision is no commit, or the files cannot be fetched.
-    """
+    """A folder with the Python files of a repository at a commit; a tag or a branch is refused."""
     from huggingface_hub import constants, snapshot_download
 
     if not _COMMIT.fullmatch(revision):

@@ -23,10 +23,7 @@ quieten_transformers()
 
 def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, LoadingReport]:
     """The folder's model as it is stored, of the type that its weights have, whatever config.json says.
-
-    Raises:
-        MexmaError: Weights that cannot be read, or an activation that transformers does not know.
-    """
+    Refused: weights that cannot be read, and an activation that transformers does not know."""
     if settings.own_code:
         model, report = AutoModel.from_pretrained(
             settings.transformer,

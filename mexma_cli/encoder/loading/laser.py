@@ -209,11 +209,8 @@ class LaserTokenizer(PieceTokenizer):
 
 
 def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, LaserTokenizer, Pooling]:
-    """The LSTM, in evaluation mode, and its tokeniser.
-
-    Raises:
-        MexmaError: The parts do not belong together, or the SentencePiece model is not beside the checkpoint.
-    """
+    """The LSTM, in evaluation mode, and its tokeniser. Refused: parts that do not belong together, and a
+    checkpoint without the SentencePiece model beside it."""
     with _as_message(path):
         model = _filled(
             lambda: Lstm(content["params"]), content["model"], content["params"].get("num_layers")
@@ -226,12 +223,8 @@ def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, La
 
 
 def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, LaserTokenizer, Pooling]:
-    """The transformer, in evaluation mode, its tokeniser and its pooling.
-
-    Raises:
-        MexmaError: A setting that is not supported, parts that do not belong together, or files of the
-            tokeniser that are not beside the checkpoint.
-    """
+    """The transformer, in evaluation mode, its tokeniser and its pooling. Refused: settings that are not
+    supported, parts that do not belong together, and a checkpoint without the tokeniser's files beside it."""
     model = content["cfg"].get("model") if isinstance(content["cfg"], dict) else None
     if not isinstance(model, argparse.Namespace):
         raise MexmaError(

@@ -195,13 +195,8 @@ def _not_packed(name: str, why: str = "") -> NotCovered:
 
 
 def read_checkpoint(path: Path) -> tuple[Transformer, LazyTokenizer, Pooling]:
-    """LASER2, LASER3 or SONAR as they are published: in evaluation mode, the tokeniser and the pooling.
-
-    Code in the file is never run.
-
-    Raises:
-        MexmaError: The file is damaged or of another layout, or files of the tokeniser are not beside it.
-    """
+    """LASER2, LASER3 or SONAR as they are published: in evaluation mode, the tokeniser and the pooling. Code
+    in the file is never run; another layout is refused."""
     from mexma_cli.encoder.loading import laser, sonar
 
     content = read_pickled(path, argparse.Namespace)  # LASER3's settings
@@ -221,11 +216,8 @@ def read_checkpoint(path: Path) -> tuple[Transformer, LazyTokenizer, Pooling]:
 def load_transformer(
     name: str, settings: FolderSettings, with_pooler: bool
 ) -> tuple[Transformer, Dense | None]:
-    """The transformer as it is stored, in evaluation mode; and its pooler, if that is wanted.
-
-    Raises:
-        MexmaError: Weights that cannot be read, are missing or do not fit config.json.
-    """
+    """The transformer as it is stored, in evaluation mode; and its pooler, if that is wanted. Refused:
+    weights that cannot be read, are missing or do not fit config.json."""
     if not with_pooler and (plain := _without_transformers(settings)):
         return Transformer(plain), None
     from mexma_cli.encoder.loading import hugging_face

@@ -50,11 +50,7 @@ def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
 
 
 def load(path: Path) -> dict[str, np.ndarray | QuantisedEmbeddings]:
-    """The weights in such a file, float32.
-
-    Raises:
-        MexmaError: The file is damaged.
-    """
+    """The weights in such a file, float32; a damaged one is refused."""
     with damage_as_message(path):
         stored = load_file(path)
         words = {}

@@ -212,11 +212,7 @@ def unasked(where: object, files: str, why: str = "") -> MexmaError:
 
 
 def check_fetches_nothing(where: Path) -> None:
-    """Refuse a folder of which libraries would take code from another page of the hub.
-
-    Raises:
-        MexmaError: It has one; the key is named.
-    """
+    """Refuse a folder of which libraries would take code from another page of the hub; the key is named."""
     for path in code_names(where):
         content = read_json(path)
         found = ["auto_map"] if ELSEWHERE.search(json.dumps(content)) else list(_fetching(content))
@@ -364,11 +360,7 @@ def read_prompts(where: Path) -> tuple[str, dict[str, str], int | None]:
 
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None if there is no file.
-
-    Raises:
-        MexmaError: It holds something else.
-    """
+    """The object in a JSON file; None if there is no file. Anything else is refused."""
     content = read_json(path)
     if content is not None and not isinstance(content, dict):
         raise MexmaError(f"{path}: not a JSON object")
@@ -384,11 +376,7 @@ def _object_in(settings: dict[str, Any], key: str, path: Path) -> dict[str, Any]
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; None if there is no file.
-
-    Raises:
-        MexmaError: It is not valid JSON.
-    """
+    """The content of a JSON file; None if there is no file. What is not valid JSON is refused."""
     if not path.is_file():
         return None
     try:

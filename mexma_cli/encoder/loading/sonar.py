@@ -60,12 +60,9 @@ class SonarTokenizer(PieceTokenizer):
 
 
 def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, SonarTokenizer, Pooling]:
-    """Transformers' M2M100Encoder with the file's weights, in evaluation mode, and the tokeniser.
-
-    Raises:
-        MexmaError: The weights are not those of SONAR's text encoder, or the SentencePiece model is not
-            beside the file, or another one's.
-    """
+    """Transformers' M2M100Encoder with the file's weights, in evaluation mode, and the tokeniser. Refused:
+    weights that are not those of SONAR's text encoder, and no SentencePiece model beside the file, or another
+    one's."""
     from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 
     from mexma_cli.encoder.model.hugging_face import build_model

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 
 
 def read_table(settings: FolderSettings) -> Table:
-    """The token vectors, float32 [tokens, dim].
-
-    Raises:
-        NotCovered: They are stored as numbers that sentence-transformers may read in another way.
-        MexmaError: They are damaged, or not what they are by their names.
-    """
+    """The token vectors, float32 [tokens, dim]. Refused: damaged ones, and (`NotCovered`) numbers that
+    sentence-transformers may read in another way."""
     folder = settings.transformer
     weights = read_weights(folder)
     with damage_as_message(folder / FILES[0]):
@@ -63,11 +59,8 @@ class StaticTokenizer(LazyTokenizer):
 
 
 def read_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> StaticTokenizer:
-    """The tokeniser of a static encoder, checked to have no more tokens than there are vectors.
-
-    Raises:
-        MexmaError: It is missing or damaged, or has more.
-    """
+    """The tokeniser of a static encoder; refused where it is damaged, or has more tokens than there are
+    vectors."""
     path = settings.transformer / "tokenizer.json"
     if not path.is_file():
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")

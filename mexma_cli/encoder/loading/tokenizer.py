@@ -56,11 +56,8 @@ _LONGEST = 32  # characters of a word that is remembered
 
 
 def check_strings(texts: Iterable[object]) -> None:
-    """Refuse texts that no tokeniser takes.
-
-    Raises:
-        MexmaError: A text is no string, or has the surrogates that Python makes of bytes that are not UTF-8.
-    """
+    """Refuse texts that no tokeniser takes: what is no string, and the surrogates that Python makes of bytes
+    that are not UTF-8."""
     for text in texts:
         if not isinstance(text, str):
             raise MexmaError(f"{text!r} is no sentence: a sentence is a string")
@@ -70,13 +67,8 @@ def check_strings(texts: Iterable[object]) -> None:
 
 @contextmanager
 def panic_as_message() -> Iterator[None]:
-    """Turn what tokenizers raises where a regular expression of a tokeniser gives up into a message.
-
-    It is no Exception, and its class cannot be imported.
-
-    Raises:
-        MexmaError: The tokeniser gave up.
-    """
+    """Turn what tokenizers raises where a regular expression of a tokeniser gives up into a message. It is no
+    Exception, and its class cannot be imported."""
     try:
         yield
     except BaseException as error:

@@ -138,11 +138,7 @@ def _check_sizes(content: Any, size: int) -> None:
 
 @contextmanager
 def damage_as_message(path: Path) -> Iterator[None]:
-    """Turn whatever a library raises over a file of weights, which may be anything, into a message.
-
-    Raises:
-        MexmaError: It raised.
-    """
+    """Turn whatever a library raises over a file of weights, which may be anything, into a message."""
     try:
         yield
     except Exception as error:

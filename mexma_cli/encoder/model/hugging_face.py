@@ -108,11 +108,7 @@ _SLACK = 1 << 20  # what a small model may lack, to be named by `LoadingReport`
 
 
 def new_model(shape: NewEncoder, vocabulary: int, max_tokens: int, seed: int) -> PreTrainedModel:
-    """An untrained XLM-R of a recipe's shape, initialised from `seed`.
-
-    Raises:
-        MexmaError: The heads do not divide the width.
-    """
+    """An untrained XLM-R of a recipe's shape, initialised from `seed`; heads have to divide the width."""
     if shape.width % shape.heads:
         raise MexmaError(
             f"encoder.new: {shape.heads} heads do not divide a width of {shape.width}",

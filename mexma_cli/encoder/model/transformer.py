@@ -63,11 +63,7 @@ class Weights:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Transformers' model.
-
-        Raises:
-            MexmaError: There is none.
-        """
+        """Transformers' model; an encoder that has none is refused."""
         raise MexmaError(
             f"an encoder of the kind {self.config.model_type} has no transformer, and only embeds",
             "`mexma info` says which ones do",
