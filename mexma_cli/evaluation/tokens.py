@@ -1,4 +1,4 @@
-"""Where the nearest tokens of a token are, over all languages (MEXMA paper, section 5.5 and Table 9).
+"""Where the nearest tokens of a token are, over all languages (MEXMA paper, sections 5.5 and 12, Table 9).
 
 Token vectors are those of the last layer, without the first and the last token of a sentence (`<s>` and
 `</s>`), compared by cosine. A neighbour is in one of four classes by its sentence:
@@ -7,12 +7,15 @@ Token vectors are those of the last layer, without the first and the last token 
     translation     the same line in another language
     same language   another line in the query's language
     other           another line in another language
+
+The paper's "same language" asks for the same token besides: `same token`, the part of that class that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +26,7 @@ from mexma_cli.encoder.model.packed import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATC
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts
+from mexma_cli.reporting.plot import COLOURS, PALE, check_plottable, new_figure, save
 from mexma_cli.reporting.result import Result, describe
 
 if TYPE_CHECKING:
@@ -35,6 +39,10 @@ SENTENCES = 250
 PER_SENTENCE = 3
 NEAREST = 5
 SEED = 0
+DRAWN, NEAREST_DRAWN = 6, 3
+"""Queries of a picture, and their neighbours in it: three as in Figures 5 and 6."""
+LETTERS = 48
+"""Of a sentence in a picture, on either side of the token."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class TokenBlock:
 
     Attributes:
         vectors: float32 [n, dim], unit length, on the encoder's device.
-        places: int64 [n, 2], the sentence that each is of, and its place in it, from 1 (0 is `<s>`).
+        places: int64 [n, 3], the sentence that each is of, its place in it, from 1 (0 is `<s>`), and its id.
     """
 
     vectors: torch.Tensor
@@ -73,7 +81,7 @@ def token_blocks(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator
         places = torch.arange(len(lines), device=encoder.device) - starts
         words = (places > 0) & (places < (lengths - 1).repeat_interleave(lengths))
         vectors = torch.nn.functional.normalize(states[words], dim=1)
-        yield TokenBlock(vectors, torch.stack([lines[words], places[words]], dim=1))
+        yield TokenBlock(vectors, torch.stack([lines, places, batch.input_ids], dim=1)[words])
 
 
 def pick_queries(encoder: SentenceEncoder, sentences: Sequence[str], seed: int = SEED) -> TokenBlock:
@@ -96,7 +104,8 @@ class Nearest:
 
     Attributes:
         cosines: float32 [q, k], falling; -inf where fewer than k tokens were added.
-        tokens: int64 [q, k, 3], which tokens these are: language, as numbered by `add`, sentence and place.
+        tokens: int64 [q, k, 4], which tokens these are: language, as numbered by `add`, sentence, place, id.
+        seen: How many were added.
     """
 
     def __init__(self, queries: TokenBlock, language: int, k: int = NEAREST) -> None:
@@ -104,10 +113,12 @@ class Nearest:
         self.language = language
         shape = (len(queries.lines), k)
         self.cosines = torch.full(shape, -torch.inf, device=queries.vectors.device)
-        self.tokens = torch.full((*shape, 3), -1, device=queries.vectors.device)
+        self.tokens = torch.full((*shape, 4), -1, device=queries.vectors.device)
+        self.seen = 0
 
     def add(self, language: int, block: TokenBlock) -> None:
         """Look among more tokens; a query is not its own neighbour."""
+        self.seen += len(block.lines)
         cosines = self.queries.vectors @ block.vectors.T
         if language == self.language:
             cosines[(self.queries.places[:, None] == block.places).all(dim=2)] = -torch.inf
@@ -118,24 +129,27 @@ class Nearest:
         self.tokens = torch.cat([self.tokens, found], dim=1).take_along_dim(kept[..., None], dim=1)
 
     def shares(self, k: int) -> dict[str, float]:
-        """Percent of the k nearest of all queries in each of CLASSES."""
+        """Percent of the k nearest of all queries in each of CLASSES, and in `same token`."""
         there = torch.isfinite(self.cosines[:, :k])
         same_language = self.tokens[:, :k, 0] == self.language
         same_line = self.tokens[:, :k, 1] == self.queries.lines[:, None]
+        same_token = self.tokens[:, :k, 3] == self.queries.places[:, 2:]
         parts = (
             ~same_language & ~same_line,
             same_language & ~same_line,
             same_language & same_line,
             ~same_language & same_line,
+            same_language & ~same_line & same_token,
         )
         total = max(1, int(there.sum()))
+        names = (*CLASSES, "same token")
         return {
-            name: 100 * int((part & there).sum()) / total for name, part in zip(CLASSES, parts, strict=True)
+            name: 100 * int((part & there).sum()) / total for name, part in zip(names, parts, strict=True)
         }
 
 
-def evaluate(encoder: SentenceEncoder, data: AlignedTexts, on_language: Callable[[], object]) -> Result:
-    """Look for the tokens nearest to those of the target, and say whose they are: percent.
+def find_nearest(encoder: SentenceEncoder, data: AlignedTexts, on_language: Callable[[], object]) -> Nearest:
+    """Look for the tokens nearest to those of the target, in it and in all languages.
 
     Args:
         on_language: Called after every language.
@@ -148,14 +162,70 @@ def evaluate(encoder: SentenceEncoder, data: AlignedTexts, on_language: Callable
         path = data.source.files[data.target]
         raise MexmaError(f"{path}: no token to look for in its first {SENTENCES} sentences")
     encoder.truncated = 0  # the sentences of the queries come again
-    tokens = 0
     for number, lines in enumerate([data.lines, *data.texts.values()]):
         for block in token_blocks(encoder, lines):
             nearest.add(number, block)
-            tokens += len(block.lines)
         on_language()
-    counts = {"queries": len(nearest.queries.lines), "tokens": tokens}
+    return nearest
+
+
+def tokens_result(encoder: SentenceEncoder, data: AlignedTexts, nearest: Nearest) -> Result:
+    """Whose tokens `find_nearest` found: percent."""
+    counts = {"queries": len(nearest.queries.lines), "tokens": nearest.seen}
     rows = [{"nearest": f"top-{k}", **counts, **nearest.shares(k)} for k in (1, NEAREST)]
     settings = data.settings() | {"k": NEAREST}
     benchmark = "tokens" if data.published == "81" else None
     return Result("tokens", describe(encoder), settings, nearest.shares(NEAREST), rows, benchmark)
+
+
+def draw_nearest(path: Path, encoder: SentenceEncoder, data: AlignedTexts, nearest: Nearest) -> None:
+    """Draw the first DRAWN queries, and the tokens nearest to each, in their sentences (Figures 2 to 6).
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+    """
+    check_plottable(path)
+    texts = {data.target: data.lines, **data.texts}
+    count = min(DRAWN, len(nearest.queries.lines))
+    figure = new_figure(11.0, 0.6 + 0.27 * (NEAREST_DRAWN + 2) * count)
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    line = 0
+    for query in range(count):
+        rows = [("query", [0, *nearest.queries.places[query].tolist()], COLOURS[0], COLOURS[2])]
+        for cosine, token in zip(nearest.cosines[query], nearest.tokens[query, :NEAREST_DRAWN], strict=False):
+            if torch.isfinite(cosine):
+                rows.append((f"{cosine:.2f}", token.tolist(), COLOURS[1], COLOURS[3]))
+        for what, (language, sentence, place, _), ink, frame in rows:
+            code = list(texts)[language]
+            before, token_text, after = _around(encoder, texts[code][sentence], place)
+            told = f"{what}  {code}, line {sentence + 1}"
+            axes.text(0.0, -line, told, fontsize=8, va="baseline", parse_math=False)
+            box = {"boxstyle": "round,pad=0.2", "facecolor": "none", "edgecolor": frame}
+            middle = axes.text(
+                0.56, -line, token_text, fontsize=9, color=ink, ha="center", va="baseline", bbox=box,
+                parse_math=False,
+            )  # fmt: skip
+            for beside, corner, side, gap in ((before, 0, "right", -5), (after, 1, "left", 5)):
+                axes.annotate(
+                    beside, (corner, 0), (gap, 0), xycoords=middle, textcoords="offset points", fontsize=9,
+                    ha=side, va="bottom", parse_math=False, annotation_clip=False,
+                )  # fmt: skip
+            line += 1
+        axes.axhline(-line + 0.2, color=PALE, linewidth=0.7)
+        line += 1
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-line + 1, 1)
+    title = f"{encoder.name}: tokens, and those nearest to them by cosine"
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    save(figure, path)
+
+
+def _around(encoder: SentenceEncoder, sentence: str, place: int) -> tuple[str, str, str]:
+    """The text before a token, the token, and the text behind it."""
+    ids = encoder.tokenize([sentence])[0].tolist()
+    decode = encoder.tokenizer.decode
+    before, until, whole = decode(ids[1:place]), decode(ids[1 : place + 1]), decode(ids[1:-1])
+    after = whole[len(until) :].strip()
+    shown = ("…" + before[-LETTERS:]) if len(before) > LETTERS else before
+    return shown.strip(), until[len(before) :].strip(), after[:LETTERS] + "…" * (len(after) > LETTERS)

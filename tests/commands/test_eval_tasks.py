@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,15 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     assert not result["settings"].keys() & {"queries", "tokens"}
     assert result["benchmark"] is None  # not FLORES-200: nothing published beside it
     fails(run("tokens", aligned, "--langs", "deu", "--model", tiny_encoder), 1, "deu")
+
+
+def test_tokens_with_a_picture(tiny_encoder: Path, aligned: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = aligned.parent / "nearest.svg"
+    measured("tokens", aligned, "--model", tiny_encoder, "--picture", picture)
+    drawn = re.findall(">([^<>]+)</text>", picture.read_text(encoding="utf-8"))
+    assert sum(text.startswith("query  eng_Latn, line ") for text in drawn) == 6
+    assert sum(bool(re.match(r"-?\d\.\d\d  ", text)) for text in drawn) == 18
 
 
 def test_tokens_of_nothing(tiny_encoder: Path, tmp_path: Path) -> None:

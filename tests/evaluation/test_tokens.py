@@ -53,21 +53,26 @@ def test_the_nearest_are_those_among_all(
         assert len(blocks) > 1
         for block in blocks:
             nearest.add(language, block)
-    counts = {1: dict.fromkeys(CLASSES, 0), 5: dict.fromkeys(CLASSES, 0)}
-    for number, (line, place) in enumerate(queries.places.tolist()):
+    assert nearest.seen == len(vectors)
+    counts = {k: dict.fromkeys((*CLASSES, "same token"), 0) for k in (1, 5)}
+    for number, (line, place, token) in enumerate(queries.places.tolist()):
         own = int(np.flatnonzero((keys == (0, line, place)).all(axis=1))[0])
         cosines = vectors @ vectors[own]
         cosines[own] = -np.inf
         order = np.argsort(-cosines, kind="stable")[:5]
         assert nearest.cosines[number].numpy() == pytest.approx(cosines[order], abs=1e-5)
         for rank, found in enumerate(order):
-            language, other, _ = keys[found]
+            language, other, at = keys[found]
+            same_token = encoder.tokenize(texts[language])[other][at] == token
             names = {
                 (True, True): "same sentence", (False, True): "translation",
                 (True, False): "same language", (False, False): "other",
             }  # fmt: skip
             for k in counts:
-                counts[k][names[language == 0, other == line]] += rank < k
+                name = names[language == 0, other == line]
+                counts[k][name] += rank < k
+                counts[k]["same token"] += rank < k and name == "same language" and same_token
+    assert 0 < counts[5]["same token"] < counts[5]["same language"]
     for k, count in counts.items():
         expected = {name: 100 * value / (k * 24) for name, value in count.items()}
         assert nearest.shares(k) == pytest.approx(expected)
@@ -79,7 +84,7 @@ def test_queries_are_the_same_every_time_and_never_the_ends(
     first, again = pick_queries(encoder, sentences["eng"]), pick_queries(encoder, sentences["eng"])
     assert torch.equal(first.places, again.places)
     lengths = [len(ids) for ids in encoder.tokenize(sentences["eng"])]
-    for line, place in first.places.tolist():
+    for line, place, _ in first.places.tolist():
         assert 0 < place < lengths[line] - 1
     other = pick_queries(encoder, sentences["eng"], seed=1)
     assert not torch.equal(first.places, other.places)
