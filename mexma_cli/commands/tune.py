@@ -206,7 +206,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     """A threshold from the scores of two texts' pairs."""
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
-    from mexma_cli.stages.mine.thresholds import of_cut, read_thresholds, save_threshold
+    from mexma_cli.stages.mine.thresholds import read_thresholds, save_threshold, stored_threshold
     from mexma_cli.stages.tune.labels import Labels
     from mexma_cli.stages.tune.tune import draw_estimate
 
@@ -232,7 +232,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         best = model.choose(precision)
         tell_precision(precision, best)
         if saved is not None:
-            save_threshold(saved, of_cut(best, (source, target), found.settings))
+            save_threshold(saved, stored_threshold(best, (source, target), found.settings))
     if options["plot"] is not None:
         draw_estimate(options["plot"], model, best.threshold, inputs)
     if as_json:

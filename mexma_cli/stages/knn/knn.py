@@ -14,7 +14,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
-from mexma_cli.stages.knn.search import SearchResult, asked_of_index, check_memory, journal_in, search
+from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_in, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import (
     NeighbourStore,
@@ -70,7 +70,7 @@ def find_neighbours(
             *map(_side, stores, names, counts),
             k=k,
             argv=tuple(argv),
-            asked=asked_of_index(settings),
+            asked=index_settings(settings),
             index=found.index,
             recall=found.recall,
         )
@@ -82,7 +82,7 @@ def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> b
     if not (NeighbourStore.is_at(path) and all(map(is_store, inputs))):
         return False
     store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
-    wanted = {"k": settings.k, "index": EXACT} | asked_of_index(settings)
+    wanted = {"k": settings.k, "index": EXACT} | index_settings(settings)
     if differences := store.differences(source, target, wanted):
         raise MexmaError(
             f"{path} is there already, of another search: {'; '.join(differences)}",

@@ -214,10 +214,10 @@ def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings
         "target": content_checksum(stores[1]),
         "k": k,
     }
-    return FileJournal(folder, wanted | asked_of_index(settings))
+    return FileJournal(folder, wanted | index_settings(settings))
 
 
-def asked_of_index(settings: SearchSettings) -> dict[str, Any]:
+def index_settings(settings: SearchSettings) -> dict[str, Any]:
     """All settings that decide what an index finds; empty without one."""
     names = ("index", "recall", "memory") if settings.index != EXACT else ()
     return {name: getattr(settings, name) for name in names}

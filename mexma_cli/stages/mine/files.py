@@ -26,7 +26,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
-from mexma_cli.stages.mine.probable import encoder_of, stated
+from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import label_of, scan
@@ -94,7 +94,7 @@ def mine_files(
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths
         within = is_within(job.documents, job.neighbours)
-        how = stated(job.settings, encoder_of(paths, encoder), job.one_text, within)
+        how = with_score(job.settings, encoder_of(paths, encoder), job.one_text, within)
         job = replace(job, settings=how)
         stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
         source, target = stores[0], stores[-1]

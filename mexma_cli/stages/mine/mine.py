@@ -24,7 +24,7 @@ from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
-from mexma_cli.stages.mine.probable import check_memory_for, judged, probable_pairs, stated
+from mexma_cli.stages.mine.probable import check_memory_for, pair_probabilities, probable_pairs, with_score
 from mexma_cli.stages.mine.texts import Known, PairTexts, known_in
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
@@ -163,7 +163,7 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    settings = stated(settings, source.manifest.encoder, one_text, is_within(documents, neighbours))
+    settings = with_score(settings, source.manifest.encoder, one_text, is_within(documents, neighbours))
     clock, stores = Clock(), (source, target)
     if settings.score == "probability" or settings.finds:
         check_memory_for(settings, source.rows + target.rows)
@@ -191,7 +191,7 @@ def mine(
         with clock("documents"):
             own, other = documents.filter(stores, keep)
             counts, twins = (own.counts, other.counts), (own.twin, other.twin)
-            found = _within(stores, sides, documents.rows(own.keep, other.keep), twins, settings)
+            found = _pairs_of_documents(stores, sides, documents.rows(own.keep, other.keep), twins, settings)
     elif neighbours.documents is not None:
         with clock("matching"):
             found, counts, twins = match_within(stores, sides, neighbours.documents, *matching)
@@ -206,9 +206,9 @@ def mine(
     if settings.finds and len(chosen):
         with clock("threshold"):
             estimated = _estimated(chosen, stores, sides, twins, settings)
-        chosen = _counted(chosen, slice(estimated.cut.count), dropped, "threshold")
+        chosen = _keep_counting(chosen, slice(estimated.cut.count), dropped, "threshold")
     if settings.top is not None:
-        chosen = _counted(chosen, slice(settings.top), dropped, "top")
+        chosen = _keep_counting(chosen, slice(settings.top), dropped, "top")
     for store in stores:
         store.check_unchanged()
     how = {"index": neighbours.index, "recall": neighbours.recall}
@@ -231,11 +231,11 @@ def _estimated(
         model = PairPrecision(pairs.scores, pairs.scores)
     else:
         given = pairs if twins is None else pairs.mapped(twins)
-        model = PairPrecision(pairs.scores, judged(stores, sides, given, settings))
+        model = PairPrecision(pairs.scores, pair_probabilities(stores, sides, given, settings))
     return Estimated(model.choose(settings.precision), settings, pairs, model)
 
 
-def _within(
+def _pairs_of_documents(
     stores: StorePair,
     sides: Sides,
     documents: Iterator[tuple[np.ndarray, np.ndarray]],
@@ -262,9 +262,9 @@ def _filtered(
     with clock("filtering"):
         if settings.max_score is not None:
             below = slice(found.count_above(settings.max_score), None)
-            found = _counted(found, below, dropped, "max-score")
+            found = _keep_counting(found, below, dropped, "max-score")
         if settings.top is not None and not (settings.drop_copies or settings.finds):
-            found = _counted(found, slice(settings.top), dropped, "top")  # before their texts are read
+            found = _keep_counting(found, slice(settings.top), dropped, "top")  # before their texts are read
     with clock("texts"):
         beside = PairTexts.join(found, stores, known)
     if settings.drop_copies:
@@ -293,7 +293,9 @@ class Clock:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
-def _counted(found: Candidates, chosen: np.ndarray | slice, dropped: Counter[str], reason: str) -> Candidates:
+def _keep_counting(
+    found: Candidates, chosen: np.ndarray | slice, dropped: Counter[str], reason: str
+) -> Candidates:
     """The chosen pairs; the others are counted as dropped."""
     kept = found.take(chosen)
     dropped[reason] += len(found) - len(kept)

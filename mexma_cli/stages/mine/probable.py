@@ -32,7 +32,7 @@ from mexma_cli.text.amounts import size, size_option
 log = logging.getLogger(__name__)
 
 
-def stated(
+def with_score(
     settings: MineSettings, encoder: str, one_text: bool = False, within: bool = False
 ) -> MineSettings:
     """The settings with their score: that of the user, or probabilities where they can be had.
@@ -88,7 +88,7 @@ def check_memory_for(settings: MineSettings, rows: int) -> None:
 def why_margin(
     settings: MineSettings, encoder: str, one_text: bool = False, within: bool = False
 ) -> str | None:
-    """Why pairs are scored by margin, as `stated` has it; None: by probability."""
+    """Why pairs are scored by margin, as `with_score` has it; None: by probability."""
     reasons = {
         "margins are asked for": settings.score == "margin",
         "it is for two different texts": one_text,
@@ -114,7 +114,7 @@ def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> C
     return probable(classifier, sides, known).cut("max", settings.least)
 
 
-def judged(
+def pair_probabilities(
     stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings, taken: bool = True
 ) -> np.ndarray:
     """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`."""

@@ -61,7 +61,7 @@ class KeptTexts:
 _PLACES = 1 << 18  # pairs of a bucket, if there are not more than `_BUCKETS` of them
 _BUCKETS = 100  # at most, since a process may have 1024 files open
 _ROW = np.dtype([("row", "<i8"), ("other", "<i8"), ("place", "<i8")])
-_BESIDE = np.dtype([("place", "<i8"), ("size", "<i4"), ("rank", "<i4"), ("mean", "<f4")])
+_RECORD = np.dtype([("place", "<i8"), ("size", "<i4"), ("rank", "<i4"), ("mean", "<f4")])
 
 
 Known = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -82,7 +82,7 @@ def known_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideTexts:
     """One side of n pairs: the sentences, and ranks int64 [n] and means float32 [n] as `Known` has them,
     0 where they were not asked for."""
 
@@ -109,7 +109,7 @@ class PairTexts:
             sides.append(JoinedSide(rows[side], rows[1 - side], store.sentences(), look_up))
         return cls((sides[0], sides[1]))
 
-    def of(self, part: slice | np.ndarray) -> tuple[Beside, Beside]:
+    def of(self, part: slice | np.ndarray) -> tuple[SideTexts, SideTexts]:
         """Both sides of the pairs at some places, int64 [n], or from one place up to another."""
         if self.places is not None:
             part = np.array(self.places[part])
@@ -139,9 +139,9 @@ class JoinedSide:
         self._known = known
         self._step = max(_PLACES, -(-len(rows) // _BUCKETS))
         buckets = -(-len(rows) // self._step)
-        self._records = [Spool(_BESIDE) for _ in range(buckets)]
+        self._records = [Spool(_RECORD) for _ in range(buckets)]
         self._texts = [tempfile.TemporaryFile() for _ in range(buckets)]  # noqa: SIM115 - live as long as this
-        self._open = -1, np.empty(0, _BESIDE), np.zeros(1, np.int64)
+        self._open = -1, np.empty(0, _RECORD), np.zeros(1, np.int64)
         table, last = Table(_ROW, "row"), -1
         for start in range(0, len(rows), _PLACES):
             part = slice(start, start + _PLACES)
@@ -151,11 +151,11 @@ class JoinedSide:
         chosen = table.below(start + _LINES for start in starts)
         with temporary_space():
             for start, some in zip(starts, chosen, strict=True):
-                self._keep(some, list(islice(sentences, _LINES)), start)
+                self._write(some, list(islice(sentences, _LINES)), start)
             for file in self._texts:
                 file.flush()
 
-    def take(self, places: np.ndarray) -> Beside:
+    def take(self, places: np.ndarray) -> SideTexts:
         """One side of the pairs at some places, int64 [n]; quick where they are in order."""
         texts: list[str] = [""] * len(places)
         rank, mean = np.zeros(len(places), np.int64), np.zeros(len(places), np.float32)
@@ -172,7 +172,7 @@ class JoinedSide:
             )
             for at, size, stop in zip(wanted.tolist(), sizes, stops, strict=True):
                 texts[at] = os.pread(file, size, stop - size).decode("utf-8")
-        return Beside(texts, rank, mean)
+        return SideTexts(texts, rank, mean)
 
     def _bucket(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """The records of a bucket in the order of the pairs, and where their sentences end in its file."""
@@ -183,14 +183,14 @@ class JoinedSide:
             self._open = number, records[order], np.cumsum(records["size"], dtype=np.int64)[order]
         return self._open[1:]
 
-    def _keep(self, chosen: np.ndarray, lines: list[str], first: int) -> None:
+    def _write(self, chosen: np.ndarray, lines: list[str], first: int) -> None:
         """Put what is known of some rows into the buckets of their pairs."""
         if not len(chosen):
             return
         numbers = chosen["place"] // self._step
         order = np.argsort(numbers, kind="stable")
         beside, texts = (
-            np.zeros(len(chosen), _BESIDE),
+            np.zeros(len(chosen), _RECORD),
             [lines[row].encode("utf-8") for row in (chosen["row"] - first).tolist()],
         )
         beside["place"], beside["size"] = chosen["place"], list(map(len, texts))

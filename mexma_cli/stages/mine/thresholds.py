@@ -39,7 +39,7 @@ class StoredThreshold(Frozen):
         return frozenset((self.source, self.target)), self.fingerprint, self.score, self.k, self.margin
 
 
-def of_cut(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> StoredThreshold:
+def stored_threshold(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> StoredThreshold:
     """A threshold that was found for two stores."""
     own, other = (store.manifest for store in stores)
     return StoredThreshold(

@@ -354,7 +354,7 @@ def _report(
     )
 
 
-_here: LanguageWorker
+_worker: LanguageWorker
 """The worker of a process of the pool."""
 
 
@@ -365,14 +365,14 @@ def language_pool(count: int, worker: LanguageWorker) -> AbstractContextManager[
 
 def _start(stopped: Callable[[], None], worker: LanguageWorker) -> None:
     """Make a process of the pool ready."""
-    global _here
+    global _worker
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _here = replace(worker, stopped=stopped)
+    _worker = replace(worker, stopped=stopped)
 
 
 def work_on(
     what: str, chain: list[Bitext], argument: Any, selections: dict[Path, PairSelection]
 ) -> tuple[Any, dict[str, list[Any]]]:
     """In a process of the pool: the result, and the checksums that are known now."""
-    _here.selections = selections
-    return getattr(_here, what)(chain, argument), chain[0].known
+    _worker.selections = selections
+    return getattr(_worker, what)(chain, argument), chain[0].known

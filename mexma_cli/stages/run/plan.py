@@ -17,7 +17,7 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
-from mexma_cli.stages.mine.probable import stated, why_margin
+from mexma_cli.stages.mine.probable import why_margin, with_score
 from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored, search_kinds
 from mexma_cli.stages.run.units import BITEXT, REJECTS, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
@@ -127,7 +127,7 @@ def check_settings(recipe: CorpusRecipe) -> None:
             raise MexmaError(f"`{where}`: {error.message}", error.hint) from None
     check_index(recipe.mine.index)
     if recipe.align is None:
-        stated(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
+        with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
     known = formats(alignments=recipe.align is not None and recipe.filter is None)
     for name in output.format:
         if name not in known:
@@ -207,11 +207,11 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
             made = cut(code)
             lines = made.lines if made is not None else 0
             if recipe.languages[code].split is not None:
-                kinds.append(one(_sentences(recipe, code, inputs), lines))
-            kinds.append(one(_cut(recipe, code, inputs[code]), lines))
+                kinds.append(one(_split_unit(recipe, code, inputs), lines))
+            kinds.append(one(_cut_unit(recipe, code, inputs[code]), lines))
             if made is not None:
                 rows[code] = lines
-                kinds += _embedding(recipe, code, made, inputs)
+                kinds += _embed_kinds(recipe, code, made, inputs)
     pairs = [pair for pair in pairs if rows.keys() >= set(pair)]
     if recipe.align is None:
         indexed = [pair for pair in pairs if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
@@ -220,15 +220,15 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
     for source, target in pairs:
         both = rows[source], rows[target]
         if recipe.align is not None:
-            kinds.append(one(_aligned(recipe, (source, target), inputs), sum(both)))
+            kinds.append(one(_align_unit(recipe, (source, target), inputs), sum(both)))
         else:
-            kinds += _pair(recipe, (source, target), both, inputs)
+            kinds += _pair_kinds(recipe, (source, target), both, inputs)
     for pair in pairs if recipe.filter is not None else ():
-        kinds.append(one(_filtered(recipe, pair, inputs), rows[pair[0]] + rows[pair[1]]))
+        kinds.append(one(_filter_unit(recipe, pair, inputs), rows[pair[0]] + rows[pair[1]]))
     return kinds
 
 
-def _sentences(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
+def _split_unit(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
     """Documents into sentences. The ids of documents are made of the names of files."""
     how = recipe.languages[code].split
     assert how is not None
@@ -250,7 +250,7 @@ def _sentences(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
     )
 
 
-def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     """Sentences into pieces."""
     documents = recipe.languages[code].split is not None
     return Unit(
@@ -265,7 +265,7 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     )
 
 
-def _embedding(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> list[Kind]:
+def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> list[Kind]:
     """A store of each piece, the one of all, and which of its rows take part."""
     count = -(-made.lines // made.size)
 
@@ -278,7 +278,7 @@ def _embedding(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> li
             name=f"{code}/embed/{place:05d}",
             stage="embed",
             work="embed",
-            settings=_encoding(recipe, code) | named,
+            settings=_embed_settings(recipe, code) | named,
             parts={"text": f"{code}/text"},
             encoder=inputs[_ENCODER],
             output=f"{code}/embedded/{place:05d}.emb",
@@ -304,7 +304,7 @@ def _embedding(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> li
     ]
 
 
-def _aligned(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
+def _align_unit(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
     """The documents of a language pair, aligned."""
     assert recipe.align is not None
     return Unit(
@@ -312,7 +312,7 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Uni
         stage="align",
         work="align",
         settings={
-            **_written(recipe, pair, first=True),
+            **_output_settings(recipe, pair, first=True),
             "align": recipe.align.model_dump(mode="json"),
             "encoder": recipe.encoder.model_dump(mode="json"),
         },
@@ -326,14 +326,14 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Uni
     )
 
 
-def _filtered(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
+def _filter_unit(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> Unit:
     """The pairs of a language pair that keep all rules."""
     assert recipe.filter is not None
     return Unit(
         name=f"{'-'.join(pair)}/filtered",
         stage="filter",
         work="keep",
-        settings=_written(recipe, pair)
+        settings=_output_settings(recipe, pair)
         | {"filter": recipe.filter.model_dump(mode="json", exclude={"lid_model"})},
         inputs={"pairs": f"{'-'.join(pair)}/pairs"},
         model=inputs.get(_model("filter"), {}),
@@ -352,20 +352,22 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
     found = []
     for pair in recipe.language_pairs():
         folder = Path(BITEXT, "-".join(pair))
-        for name, kind in _written(recipe, pair)["files"].items():
+        for name, kind in _output_settings(recipe, pair)["files"].items():
             found += outputs_of(folder / name, kind, pair)
         if recipe.filter is not None and recipe.filter.rejects:
             found.append(folder / REJECTS)
     return list(map(str, found))
 
 
-def _encoding(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
+def _embed_settings(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
     """How text in a language is embedded."""
     clean, encoder = recipe.languages[code].clean, recipe.encoder.model_dump(mode="json")
     return {"language": code, "clean": clean, "encoder": encoder}
 
 
-def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], inputs: Inputs) -> list[Kind]:
+def _pair_kinds(
+    recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], inputs: Inputs
+) -> list[Kind]:
     """Neighbours of a language pair by tiles, put together, and the pairs made of them."""
     name, k = "-".join(pair), recipe.mine.k
     sides = {
@@ -424,7 +426,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
             name=f"{name}/pairs",
             stage="mine",
             work="mine",
-            settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
+            settings=_output_settings(recipe, pair, first=True) | {"mine": _mine_settings(recipe)},
             inputs=of_pair() | (documents if recipe.mine.within else {}),
             model=inputs.get(_model("mine"), {}) | inputs.get(_model("mine/plugin"), {}),
             output=_pairs_folder(recipe, pair),
@@ -452,7 +454,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], in
     ]
 
 
-def _how(recipe: CorpusRecipe) -> dict[str, Any]:
+def _mine_settings(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`, but for those of units before it."""
     return recipe.mine.model_dump(mode="json", exclude={"within", "index", "recall", "classifier", "plugin"})
 
@@ -464,7 +466,7 @@ def by_probability(recipe: CorpusRecipe) -> bool:
     return why_margin(recipe.mine, recipe.encoder.model, within=recipe.mine.within) is None
 
 
-def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:
+def _output_settings(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:
     """Where and how the sentence pairs are written; pairs that are to be filtered are written `first` with
     all that is known of them."""
     if first and recipe.filter is not None:

@@ -161,7 +161,7 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
     """Copy a file from where it was left, if it was, and return its checksum; goes on after errors as long as
     each time more comes. A file that has changed meanwhile is refused."""
     with no_space_as_message(copy), workplace(copy) as part:
-        begun = _Begun(partial(copy) / PROGRESS, state)
+        begun = _UnfinishedCopy(partial(copy) / PROGRESS, state)
         with part.open("ab") as file:
             begun.take(file)
             while True:
@@ -183,7 +183,7 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
     return begun.checksum
 
 
-def _receive(system: Any, path: str, begun: _Begun, file: IO[bytes]) -> None:
+def _receive(system: Any, path: str, begun: _UnfinishedCopy, file: IO[bytes]) -> None:
     """Append to a copy what it lacks yet."""
     with system.open(path, "rb") as source:
         try:
@@ -203,7 +203,7 @@ def _receive(system: Any, path: str, begun: _Begun, file: IO[bytes]) -> None:
         raise ConnectionError("it ended early")
 
 
-class _Begun:
+class _UnfinishedCopy:
     """How much there is of a copy, with a checksum; a file beside it, `path`, tells the next run, which has
     to find the same `state` of what is copied."""
 

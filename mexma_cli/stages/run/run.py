@@ -22,7 +22,7 @@ from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import Cut, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
-from mexma_cli.stages.run.units import Kind, RunFolder, Unit, foreign
+from mexma_cli.stages.run.units import Kind, RunFolder, Unit, in_the_way
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -70,7 +70,7 @@ def run_corpus(
             folder.begin()
             for name in _OWN:
                 clear(folder.path / name)  # a run was killed when it had just given one its name
-            if not _says(folder.path / RECIPE, recipe):
+            if not _is_recipe(folder.path / RECIPE, recipe):
                 write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
         def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
@@ -106,8 +106,8 @@ def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
         path, ours = folder.path / name, False
         with suppress(OSError):
             ours = folder.begun and path.is_file() and of_a_run(path)
-        if os.path.lexists(path) and not ours and not (name == RECIPE and _says(path, recipe)):
-            raise foreign(path)
+        if os.path.lexists(path) and not ours and not (name == RECIPE and _is_recipe(path, recipe)):
+            raise in_the_way(path)
 
 
 def _is_thresholds(path: Path) -> bool:
@@ -131,7 +131,7 @@ _OWN = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _is_reso
 """The files of a run that are in no record, and whether one that is there is of a run."""
 
 
-def _says(path: Path, recipe: CorpusRecipe) -> bool:
+def _is_recipe(path: Path, recipe: CorpusRecipe) -> bool:
     """Whether a file is this recipe, however it is written."""
     with suppress(MexmaError, OSError):
         return load_corpus(path) == recipe

@@ -160,29 +160,29 @@ class Scheduler:
             for kind in self._plan(lambda code: cut_of(self._folder.record, code) or likely):
                 for unit in kind.units():
                     if not self.progress.is_done(unit.name):
-                        self._folder.owned(unit)
+                        self._folder.own_files(unit)
             begin()
             self._submit()
             while self.progress.running:
                 for ended in self._executor.ended(_SECONDS):
                     self._end(ended)
                 self._submit()
-                self._tell()
+                self._write_status()
         except BaseException:
             self._executor.stop()
             raise
         for name in self.progress.found_done:
             self._folder.tidy(self.progress.units[name])
-        self._tell(last=True)
+        self._write_status(last=True)
         return self.progress
 
     def look(self) -> Progress:
         """Find out what is up to date; nothing is changed."""
-        self._extend()
-        self._pass_over()
+        self._add_units()
+        self._skip_done()
         return self.progress
 
-    def _extend(self) -> None:
+    def _add_units(self) -> None:
         """Take over what is known of the plan."""
         progress = self.progress
         for kind in self._plan(lambda code: cut_of(self._done, code)):
@@ -203,7 +203,7 @@ class Scheduler:
     def _done(self, name: str) -> Record | None:
         return self._folder.record(name) if self.progress.is_done(name) else None
 
-    def _pass_over(self) -> None:
+    def _skip_done(self) -> None:
         """Take what is up to date for done, as far as that can be told yet."""
         while self._ready:
             name = self._ready.popleft()
@@ -217,7 +217,7 @@ class Scheduler:
     def _submit(self) -> None:
         """Hand in what can begin, and pass over what is up to date."""
         progress = self.progress
-        self._pass_over()
+        self._skip_done()
         while self._waiting and len(progress.running) < self._executor.slots:
             name = self._waiting.popleft()
             progress.running[name] = time.time()
@@ -242,7 +242,7 @@ class Scheduler:
             if not self._missing[other]:
                 self._ready.append(other)
         if unit.grows:
-            self._extend()
+            self._add_units()
 
     def _end(self, ended: Ended) -> None:
         progress, name = self.progress, self._submitted.pop(ended.todo)
@@ -279,7 +279,7 @@ class Scheduler:
             for other in self._needed_by.get(name, ()):
                 self._block(other)
 
-    def _tell(self, last: bool = False) -> None:
+    def _write_status(self, last: bool = False) -> None:
         """Write the status for others to read."""
         if not last and time.monotonic() - self._told < _SECONDS:
             return

@@ -181,7 +181,7 @@ class Record(Sealed):
     """A checksum of all that the record says otherwise."""
 
 
-def foreign(path: Path) -> MexmaError:
+def in_the_way(path: Path) -> MexmaError:
     """The error of something that is in the way of a run, and not of it."""
     return MexmaError(
         f"{path} is not of this run, and would be lost", "move it away, or name another folder for `run`"
@@ -205,7 +205,7 @@ class RunFolder:
             units = [path for path in sorted((self.path / "units").rglob("*")) if not path.is_dir()]
             for path in (*units, *self.path.glob("logs/worker-*"), *self.path.glob("slurm/batch-*")):
                 if not OF_SYSTEMS.fullmatch(path.name):
-                    raise foreign(path)
+                    raise in_the_way(path)
 
     def begin(self) -> None:
         """Mark the folder as a run's."""
@@ -218,10 +218,10 @@ class RunFolder:
 
     def record(self, unit: str) -> Record | None:
         """The record of a unit that was done, whether or not it is up to date."""
-        record = self._kept(unit)
+        record = self._read(unit)
         return record if record is not None and record.key else None
 
-    def _kept(self, unit: str) -> Record | None:
+    def _read(self, unit: str) -> Record | None:
         path = f"{self.path}/units/{unit}.json"
         try:
             info = os.stat(path)
@@ -229,7 +229,7 @@ class RunFolder:
             return None
         return _read_record(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns))
 
-    def _keep(self, unit: str, record: Record) -> None:
+    def _write(self, unit: str, record: Record) -> None:
         write_json_atomic(self.path / "units" / f"{unit}.json", record.model_dump(mode="json"))
 
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
@@ -239,7 +239,7 @@ class RunFolder:
             name = path.relative_to(units).as_posix().removesuffix(".json")
             if not name.endswith((".todo", ".ended")) and ".partial/" not in name:
                 with suppress(MexmaError):
-                    record = self._kept(name)
+                    record = self._read(name)
                     assert record is not None, name
                     yield name, record
 
@@ -292,27 +292,27 @@ class RunFolder:
                 new.replace(path)
         return path
 
-    def owned(self, unit: Unit, whole: bool = False) -> dict[str, str]:
+    def own_files(self, unit: Unit, whole: bool = False) -> dict[str, str]:
         """Files and checksums that the run has made where a unit's output goes, as its records list them;
         anything else there is refused, and a file that is not as it was made. `whole`: read these files, and
         those that the unit has made in another place."""
-        kept = self._kept(unit.name)
+        kept = self._read(unit.name)
         records = [kept] if kept else []
-        there = self._there(unit)
+        there = self._names_there(unit)
         if not there <= set().union(*(record.files | record.left for record in records)):
             room = unit.name.partition("/")[0]
             others = {name: one for name, one in self._records(room) if one.output == unit.output}
             records += [one for name, one in others.items() if name != unit.name]
         listed = {name: sum_ for record in records for name, sum_ in (record.left | record.files).items()}
         for name in sorted(there - listed.keys()):
-            raise foreign(self.path / name)
+            raise in_the_way(self.path / name)
         for record in records:
             for name, checksum in record.files.items() if whole and record.key else ():
                 if (self.path / name).is_file():
                     check_content(self.path / name, checksum, ANEW)
         return listed
 
-    def _there(self, unit: Unit) -> set[str]:
+    def _names_there(self, unit: Unit) -> set[str]:
         """The names that are there where a unit's output goes, but for workplaces."""
         output = self.path / unit.output
         if not output.is_dir():
@@ -321,16 +321,16 @@ class RunFolder:
         return {f"{unit.output}/{one.name}" for one in inside if not OF_SYSTEMS.fullmatch(one.name)}
 
     @contextmanager
-    def making(self, unit: Unit, key: str) -> Iterator[Path]:
+    def workplace_of(self, unit: Unit, key: str) -> Iterator[Path]:
         """The place to make a unit's output in; a killed worker's beginning for this key is still there."""
         place = self._place(unit)
-        self.owned(unit, whole=True)
+        self.own_files(unit, whole=True)
         make_parent(place)
         with workplace(place) as part:
             made, progress = part / place.stem, partial(place) / PROGRESS
-            kept, begun = self._kept(unit.name), {"unit": unit.name, "key": key}
+            kept, begun = self._read(unit.name), {"unit": unit.name, "key": key}
             replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
-            if replaced or not _says(progress, begun):
+            if replaced or not _has_content(progress, begun):
                 remove(partial(place), but=(MARK,))
                 part.mkdir()
                 write_json_atomic(progress, begun)
@@ -351,13 +351,13 @@ class RunFolder:
         the processor; inputs that were made anew meanwhile are refused."""
         if self.key(unit) != key:
             raise MexmaError(f"inputs of {unit.name} were made anew meanwhile", "run again")
-        output, before = self.path / unit.output, self._kept(unit.name)
+        output, before = self.path / unit.output, self._read(unit.name)
         if before is not None and before.output != unit.output:
             for name in before.files:
                 remove(self.path / name)
             with suppress(OSError):
                 (self.path / before.output).rmdir()
-        own, files = self.owned(unit), _files(made, unit.output)
+        own, files = self.own_files(unit), _files(made, unit.output)
         left = {}
         if unit.is_result:
             left = {name: own[name] for name in own.keys() - files if (self.path / name).is_file()}
@@ -371,11 +371,11 @@ class RunFolder:
             seconds=round(seconds[0], 3),
             processor_seconds=round(seconds[1], 3),
         ).sealed()
-        self._keep(unit.name, record.sealed(key="", files=own | files))
+        self._write(unit.name, record.sealed(key="", files=own | files))
         for name in left:  # from here on the workplace is not gone on with
             link_or_copy(self.path / name, made / Path(name).name, left[name], ANEW)
         commit(output, made=made, own={Path(name).name for name in own})
-        self._keep(unit.name, record)
+        self._write(unit.name, record)
         return record
 
     def tidy(self, unit: Unit) -> None:
@@ -432,7 +432,7 @@ def _content(made: Path, files: Mapping[str, str]) -> str:
     return fingerprint({Path(name).name: checksum for name, checksum in files.items()})
 
 
-def _says(path: Path, content: object) -> bool:
+def _has_content(path: Path, content: object) -> bool:
     try:
         return bool(read_json(path) == content)
     except MexmaError:

@@ -135,7 +135,7 @@ def perform(run: Path, todo: Path) -> Record:
         if (record := folder.done(unit, whole=True)) is not None:
             return record
         key, state, began = folder.key(unit), state_of_files(unit), _clocks()
-        with folder.making(unit, key) as made:
+        with folder.workplace_of(unit, key) as made:
             try:
                 facts = WORK[unit.work](Task(folder, unit, made))
             except MexmaError as error:
@@ -330,7 +330,7 @@ def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import MiningJob, mine_files
-    from mexma_cli.stages.mine.thresholds import of_cut
+    from mexma_cli.stages.mine.thresholds import stored_threshold
 
     settings = task.settings
     (name, kind), *others = settings["files"].items()
@@ -357,7 +357,7 @@ def mine(task: Task) -> dict[str, Any]:
     threshold, found = None, mined.estimated
     if found is not None:
         stores = task.store("source"), task.store("target")
-        threshold = of_cut(found.cut, stores, found.settings).model_dump(mode="json")
+        threshold = stored_threshold(found.cut, stores, found.settings).model_dump(mode="json")
     return {
         "threshold": threshold,
         "pairs": len(mined.candidates),

@@ -35,7 +35,7 @@ from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
 from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.stages.mine.probable import judged
+from mexma_cli.stages.mine.probable import pair_probabilities
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.text.amounts import shortest
@@ -149,7 +149,9 @@ def score(
         if probability:
             rows = np.flatnonzero(wanted)
             given = Candidates(cosines[rows], rows, rows, cosines[rows])
-            probabilities[rows] = judged((source, target), sides_of(near), given, settings, taken=False)
+            probabilities[rows] = pair_probabilities(
+                (source, target), sides_of(near), given, settings, taken=False
+            )
             rivals = Rivals.among(near, cosines)
     elif background is not None and wanted.any():
         source_mean, target_mean, fewest = _in_background(
