@@ -21,9 +21,8 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
-from mexma_cli.formats.tmx import NO_SIDE, AmbiguousError, Side, as_codes, choose
+from mexma_cli.formats.tmx import sides_among
 from mexma_cli.formats.tsv import shortened
-from mexma_cli.languages import UNSTATED, known
 from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class _Sides:
 
     def __init__(self, languages: tuple[str, str], options: str) -> None:
         self.languages = languages
-        self._hint = f"state which: {options}" if options else None
+        self._options = options
 
     def pair(self, line: str, where: str) -> Pair | str:
         """A pair from the texts `source` and `target`, or of two languages; null is an empty one."""
@@ -112,26 +111,8 @@ class _Sides:
     def _by_language(self, texts: dict[str, Any], where: str) -> list[Any]:
         """The texts of both sides by their languages, None where one is missing; empty where both are. Those
         that are not stated are the languages of the first object, which has as many."""
-        tags = [tag for tag, text in texts.items() if known(tag) != UNSTATED and isinstance(text, str | None)]
-        try:
-            chosen = choose([Side(NO_SIDE if tag == UNSTATED else tag) for tag in self.languages], tags)
-        except AmbiguousError as error:
-            raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", self._hint) from None
-        others = [tag for tag in tags if tag not in chosen]
-        wanted = self.languages.count(UNSTATED)
-        if wanted and len(others) > wanted:
-            listed = ", ".join(tags[:9])
-            raise MexmaError(f"{where}: an object has {listed}; two languages are read", self._hint)
-        if len(others) < wanted or (not wanted and not any(chosen)):
-            return []
-        both = list(zip(self.languages, chosen, strict=True))
-        found = [others.pop(0) if language == UNSTATED else tag for language, tag in both]
-        if wanted:
-            named = [
-                tag if language == UNSTATED else language
-                for (language, _), tag in zip(both, found, strict=True)
-            ]
-            self.languages = as_codes((str(named[0]), str(named[1])))
+        tags = [tag for tag, text in texts.items() if isinstance(text, str | None)]
+        found, self.languages = sides_among(self.languages, tags, where, self._options)
         return [texts[tag] if tag else None for tag in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +22,7 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
+from mexma_cli.formats.tmx import sides_among
 from mexma_cli.text.compression import check_ratio
 
 if TYPE_CHECKING:
@@ -74,52 +75,89 @@ class Parquet(BitextFormat):
         yield (sink.take(),), 0
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """It needs pyarrow; refused: a damaged file, and one without texts `source` and `target`."""
+        """It needs pyarrow; refused: a damaged file, and one without texts `source` and `target`, or of two
+        languages."""
         require("pyarrow", "parquet", "Parquet")
-        return Bitext(self.name, languages, ((None, pair) for pair in _read(texts[0].pieces, texts[0].where)))
+        (text,) = texts
+        reader = _Reader(text, languages)
+        pairs = reader.pairs(text.pieces)
+        first = list(islice(pairs, 1))  # which says the languages
+        return Bitext(self.name, reader.languages, ((None, pair) for pair in chain(first, pairs)))
 
 
-def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
+class _Reader:
+    """The rows of a file.
 
-    with tempfile.TemporaryFile() as copy, temporary_space():  # the end of a file says where its columns are
-        for piece in pieces:
-            copy.write(piece)
-        packed, size = copy.tell(), 0
-        try:
-            names = _columns(ParquetFile(copy).schema_arrow, where)
-            # Texts that repeat stay numbers of a dictionary, until it is known how much text they are.
-            with closing(ParquetFile(copy, read_dictionary=_TEXTS)) as file:
-                check_ratio(_stated_size(file.metadata), packed, where)
-                for batch in file.iter_batches(batch_size=_ROWS, columns=names):
-                    for part in _parts(batch):
-                        size += part.text
-                        check_ratio(size, packed, where)
-                        for row in batch.slice(part.first, part.rows).to_pylist():
-                            yield pair_of(typed(row), row["source"] or "", row["target"] or "")
-        except (ArrowException, UnicodeDecodeError) as error:
-            raise MexmaError(f"{where} is damaged: {error}") from None
-        except OSError as error:
-            if error.errno is not None:
-                raise  # the disk failed, not the file
-            raise MexmaError(f"{where} is damaged: {error}") from None
+    Attributes:
+        languages: Of source and target, as far as they are known.
+    """
+
+    def __init__(self, text: RawText, languages: tuple[str, str]) -> None:
+        self._where, self._options, self.languages = text.where, text.options, languages
+
+    def pairs(self, pieces: Iterable[bytes]) -> Iterator[Pair]:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        where = self._where
+        with tempfile.TemporaryFile() as copy, temporary_space():  # a file names its columns at its end
+            for piece in pieces:
+                copy.write(piece)
+            packed, size = copy.tell(), 0
+            try:
+                schema = ParquetFile(copy).schema_arrow
+                texts = self._texts(schema)
+                others = [name for name in schema.names if name in FIELDS]
+                # Texts that repeat stay numbers of a dictionary, until it is known how much text they are.
+                with closing(ParquetFile(copy, read_dictionary=texts)) as file:
+                    check_ratio(_stated_size(file.metadata), packed, where)
+                    for batch in file.iter_batches(batch_size=_ROWS, columns=[*texts, *others]):
+                        for part in _parts(named := _named(batch, texts, others)):
+                            size += part.text
+                            check_ratio(size, packed, where)
+                            for row in named.slice(part.first, part.rows).to_pylist():
+                                yield pair_of(typed(row), row["source"] or "", row["target"] or "")
+            except (ArrowException, UnicodeDecodeError) as error:
+                raise MexmaError(f"{where} is damaged: {error}") from None
+            except OSError as error:
+                if error.errno is not None:
+                    raise  # the disk failed, not the file
+                raise MexmaError(f"{where} is damaged: {error}") from None
+
+    def _texts(self, schema: Any) -> list[str]:
+        """The columns of source and target: of these names, or of languages, perhaps in `translation`."""
+        from pyarrow import types
+
+        names, inner, where = schema.names, "", self._where
+        texts = list(_TEXTS)
+        if not set(texts) <= set(names):
+            if "translation" in names and types.is_struct(found := schema.field("translation").type):
+                names, inner = [field.name for field in found], "translation."
+            texts, self.languages = sides_among(self.languages, names, where, self._options)
+            if not all(texts) or len(texts) < 2:
+                listed = f"it has {', '.join(names[:9])}"
+                raise MexmaError(f"{where} has no columns source and target, or of two languages", listed)
+        for name in texts:
+            if names.count(name) > 1:
+                raise MexmaError(f"{where} has several columns {name}", "give them different names")
+            kind = (schema.field("translation").type if inner else schema).field(name).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+                raise MexmaError(f"{where}: the column {name} is {kind}, and no text", "store it as strings")
+        return [inner + name for name in texts]
 
 
-def _columns(schema: Any, where: str) -> list[str]:
-    """The columns that are read, of which two have to be text."""
-    from pyarrow import types
+def _named(batch: Any, texts: Sequence[str], others: Sequence[str]) -> Any:
+    """A batch with `source` and `target` in place of the columns of texts."""
+    from pyarrow import RecordBatch, compute
 
-    if not set(_TEXTS) <= set(schema.names):
-        raise MexmaError(f"{where} has no columns source and target", f"it has {', '.join(schema.names[:9])}")
-    for name in _TEXTS:
-        if schema.names.count(name) > 1:
-            raise MexmaError(f"{where} has several columns {name}", "give them different names")
-        kind = schema.field(name).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-            raise MexmaError(f"{where}: the column {name} is {kind}, and no text", "store it as strings")
-    return [name for name in schema.names if name in FIELDS or name in _TEXTS]
+    columns = []
+    for text in texts:
+        name, *inner = text.split(".") if text not in batch.schema.names else [text]
+        column = batch.column(batch.schema.get_field_index(name))
+        columns.append(compute.struct_field(column, inner) if inner else column)
+    columns += [batch.column(batch.schema.get_field_index(name)) for name in others]
+    return RecordBatch.from_arrays(columns, names=[*_TEXTS, *others])
 
 
 def _stated_size(metadata: Any) -> int:

@@ -456,6 +456,39 @@ def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
     return chosen
 
 
+def sides_among(
+    languages: tuple[str, str], names: Sequence[str], where: str, options: str
+) -> tuple[list[str], tuple[str, str]]:
+    """The names of languages that are source and target, "" where one is missing; none where both are.
+
+    Also the languages of the sides, from then on: where one is not stated, it is the name that is left.
+
+    Args:
+        names: Those that are no languages are passed over.
+        options: How the user of the command states languages; empty if there is no way.
+
+    Raises:
+        MexmaError: There are more languages than two, and they are not stated; or a side may be several.
+    """
+    tags = [name for name in names if known(name) != UNSTATED]
+    hint = f"state which: {options}" if options else None
+    try:
+        chosen = choose([Side(NO_SIDE if language == UNSTATED else language) for language in languages], tags)
+    except AmbiguousError as error:
+        raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", hint) from None
+    others, wanted = [tag for tag in tags if tag not in chosen], languages.count(UNSTATED)
+    if wanted and len(others) > wanted:
+        raise MexmaError(f"{where} has {', '.join(tags[:_NAMED])}; two languages are read", hint)
+    if len(others) < wanted or not (wanted or any(chosen)):
+        return [], languages
+    both = list(zip(languages, chosen, strict=True))
+    found = [others.pop(0) if language == UNSTATED else tag or "" for language, tag in both]
+    if wanted:
+        first, second = (tag if own == UNSTATED else own for own, tag in zip(languages, found, strict=True))
+        languages = as_codes((first, second))
+    return found, languages
+
+
 @lru_cache(maxsize=4096)
 def _grade(side: Side, tag: str) -> int | None:
     """How well a tag fits a side, the less the better; None if it does not fit."""

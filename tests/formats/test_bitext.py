@@ -163,7 +163,7 @@ def test_objects_with_the_names_of_languages(
         assert (read.languages, list(read.pairs)) == (named, found)
     raw = RawText(iter([b'{"translation": {"en": "a", "fr": "b", "de": "c"}}']), "f", options="--source-lang")
     if "und" in languages:
-        with pytest.raises(MexmaError, match="line 1: an object has en, fr, de; two languages are read"):
+        with pytest.raises(MexmaError, match="line 1 has en, fr, de; two languages are read"):
             formats()["jsonl"].read(raw, languages=languages)
 
 

@@ -23,6 +23,19 @@ def test_texts_come_as_they_are(tmp_path: Path) -> None:
     assert read(tmp_path / "a.parquet") == [("eins", "one"), ("", "two"), ("drei", "")]
 
 
+def test_columns_of_languages_as_in_hugging_faces_datasets(tmp_path: Path) -> None:
+    rows = [{"de": "a", "en": "b"}, {"de": "c", "en": None}]
+    path = tmp_path / "a.parquet"
+    for columns in ({"id": ["1", "2"], "translation": rows}, {"de": ["a", "c"], "en": ["b", None]}):
+        parquet.write_table(pa.table(columns), path)
+        assert open_pairs(path).languages == ("deu_Latn", "eng_Latn")
+        assert read(path) == [("a", "b"), ("c", "")]
+        turned = open_pairs(path, languages=("eng", "deu")).pairs
+        assert [(pair.source, pair.target) for pair in turned] == [("b", "a"), ("", "c")]
+    with pytest.raises(MexmaError, match="no columns source and target, or of two languages"):
+        open_pairs(path, languages=("eng", "fra"))
+
+
 def test_a_column_that_is_no_text_is_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"source": [b"\xff"], "target": ["one"]}), tmp_path / "a.parquet")
     with pytest.raises(MexmaError, match="the column source is binary, and no text"):
