@@ -1,4 +1,4 @@
-"""The tasks of the paper's Tables 2 to 4 and 16 to 30, by the names that the mteb package has for them.
+"""The tasks of the MEXMA paper's Tables 2 to 4 and 16 to 30, and of CLFT's, by the mteb package's names.
 
 Names are pinned without `.v2`: those are other data. A subset is a language of a multilingual task.
 """
@@ -78,6 +78,12 @@ GROUPS: dict[int, dict[str, int]] = {
     4: {"eng": 27, "zh": 28, "fr": 29, "pl": 30},
 }
 """Tables of means: their columns, and the table that each is the mean of. Table 2 has SentEval besides."""
+CLFT = {
+    code: _tasks(f"MassiveIntentClassification:{code} MassiveScenarioClassification:{code}")
+    for code in ("es", "de", "fr", "tr", "sw")
+}
+"""The classification of CLFT's table, by language. Its other columns are of translated data that mteb lacks,
+but for STS22, where the table has Pearson's correlation (by the authors' result files for Spanish)."""
 
 
 @dataclass(frozen=True)
@@ -96,26 +102,33 @@ class Choice:
 
 
 def choose(wanted: Sequence[str]) -> Choice:
-    """Tasks by name (`STS12`, `STS22:fr`), or those of one or several tables (`table4`, `table27`), which
-    must be there; whether a task's name is one, mteb says."""
+    """Tasks by name (`STS12`, `STS22:fr`), or those of one or several tables (`table4`, `table27`, `clft`),
+    which must be there; whether a task's name is one, mteb says."""
     if not wanted:
         raise MexmaError("--tasks names no task")
     tasks: dict[Task, None] = {}
     means: dict[str, tuple[Task, ...]] = {}
     for word in wanted:
-        if not word.lower().startswith("table"):
-            tasks |= dict.fromkeys(_tasks(word))
-            continue
-        number = int(word[5:]) if word[5:].isdigit() else 0
-        if number == 17:
-            raise MexmaError("Table 17 is SentEval, which is not in mteb", "mexma eval senteval")
-        if number not in TABLES and number not in GROUPS:
-            known = ", ".join(f"table{n}" for n in (*GROUPS, *TABLES))
-            raise MexmaError(f"--tasks {word}: no such list of tasks", f"there are {known}")
-        for column, table in GROUPS.get(number, {"score": number}).items():
-            members = TABLES[table]
+        columns = _columns(word)
+        for column, members in (columns or {"": _tasks(word)}).items():
             tasks |= dict.fromkeys(members)
-            means[column if len(wanted) == 1 else f"{word} {column}"] = members
-    tables = [word.lower() for word in wanted if word.lower().startswith("table")]
-    benchmark = f"mteb-{tables[0]}" if len(wanted) == len(tables) == 1 else None
+            if columns:
+                means[column if len(wanted) == 1 else f"{word} {column}"] = members
+    benchmark = f"mteb-{wanted[0].lower()}" if len(wanted) == 1 and means else None
     return Choice(tuple(tasks), means, benchmark)
+
+
+def _columns(word: str) -> dict[str, tuple[Task, ...]]:
+    """The columns of means of a table, and the tasks of each; {}: `word` is a task's name."""
+    word = word.lower()
+    if word == "clft":
+        return CLFT
+    if not word.startswith("table"):
+        return {}
+    number = int(word[5:]) if word[5:].isdigit() else 0
+    if number == 17:
+        raise MexmaError("Table 17 is SentEval, which is not in mteb", "mexma eval senteval")
+    if number not in TABLES and number not in GROUPS:
+        known = ", ".join(("clft", *(f"table{n}" for n in (*GROUPS, *TABLES))))
+        raise MexmaError(f"--tasks {word}: no such list of tasks", f"there are {known}")
+    return {column: TABLES[table] for column, table in GROUPS.get(number, {"score": number}).items()}

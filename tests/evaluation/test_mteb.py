@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.mteb_tasks import GROUPS, TABLES, Task, choose
+from mexma_cli.evaluation.mteb_tasks import CLFT, GROUPS, TABLES, Task, choose
 from mexma_cli.evaluation.sts import score_pairs
+from mexma_cli.reporting.tables import published_rows
 from tests.command import fails, ok, run
 
 
@@ -25,6 +27,16 @@ def test_lists_of_tasks_by_the_tables_number() -> None:
     assert list(table4.means) == ["eng", "zh", "fr", "pl"]
     assert len(table4.tasks) == 11 + 7 + 3 + 4
     assert set(TABLES) == {16, *range(18, 31)} and set(GROUPS) == {2, 3, 4}
+    clft = choose(["clft"])
+    assert (clft.benchmark, list(clft.means), len(clft.tasks)) == (
+        "mteb-clft",
+        ["es", "de", "fr", "tr", "sw"],
+        10,
+    )
+    assert {row.encoder: row.scores["score"] for row in published_rows("mteb-clft")} == {
+        row.encoder: pytest.approx(fmean(row.scores[code] for code in clft.means), abs=0.06)
+        for row in published_rows("mteb-clft")
+    }
     both = choose(["table27", "STS12", "STS22:fr"])
     assert both.benchmark is None
     assert both.tasks[-1] == Task("STS22", "fr") and len(both.tasks) == 12  # STS12 once
@@ -118,7 +130,7 @@ def test_names_of_the_tables_are_mtebs() -> None:
     pytest.importorskip("mteb", reason="needs the extra mteb")
     from mexma_cli.evaluation.mteb import get_tasks
 
-    for tasks in TABLES.values():
+    for tasks in (*TABLES.values(), *CLFT.values()):
         for task, found in zip(tasks, get_tasks(tasks), strict=True):
             assert found.metadata.name == task.name
             assert all(split.startswith("test") for split in found.eval_splits) or len(found.eval_splits) == 1

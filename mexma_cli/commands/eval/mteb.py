@@ -15,15 +15,15 @@ from mexma_cli.stages.embed.inputs import load_encoder
     "--tasks",
     required=True,
     metavar="LIST",
-    help="Names of mteb (STS12,STS22:fr), or tables of the MEXMA paper (table4,table27).",
+    help="Names of mteb (STS12,STS22:fr), or tables of the papers (table4,table27,clft).",
 )
 def command(session: Session, tasks: str) -> Result:
     """Run tasks of the mteb package (extra `mteb`), and print its main scores in percent.
 
     --tasks takes the MEXMA paper's tables: table2 (classification), table3 (pair classification, average
     precision) and table4 (STS), with means by language, or table16 and table18 to table30. table17 is `mexma
-    eval senteval`, whose column table2 lacks here. NAME:SUBSET is one language of a task. Scores are of the
-    test split.
+    eval senteval`, whose column table2 lacks here. clft is the classification of CLFT's table, whose other
+    data mteb lacks. NAME:SUBSET is one language of a task. Scores are of the test split.
 
     mteb downloads its data from huggingface.co. A task without data is named and left out, and so is its
     mean. Results are kept in --cache, so the same command continues a stopped run. Prompts of tasks are not
