@@ -60,7 +60,7 @@ def command(
       mexma convert vectors.npy --text eng.txt --lang eng -o eng.emb
       mexma convert fra.emb -o vectors.f32
     """
-    from mexma_cli.stages.convert import VectorFile, is_npy, raw_to_store, store_to_raw
+    from mexma_cli.stages.convert import is_npy, raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.writing import prepare_output
 
@@ -89,7 +89,8 @@ def command(
         )
     with progress(unit="row", unit_scale=True) as bar:
         store = raw_to_store(
-            VectorFile(vectors, settings),
+            vectors,
+            settings,
             text,
             output,
             language=resolve(language),

@@ -44,6 +44,12 @@ languages_option = click.option(
     metavar="LIST",
     help="81, 90, o or d (the MEXMA paper's lists), a file of codes, or fra,deu,...  [default: all in DIR]",
 )
+dap_languages_option = click.option(
+    "--langs",
+    "languages",
+    metavar="LIST",
+    help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
+)
 split_option = click.option(
     "--split",
     default="devtest",

@@ -98,7 +98,7 @@ def command(
 
 
 def _tell(found: Filtered, limits: dict[str, float]) -> None:
-    from mexma_cli.reporting.tables import aligned
+    from mexma_cli.reporting.tables import aligned_with_notes
 
     share = f"{100 * found.kept / found.read:.1f} %"
     log.info("%s of %s kept (%s)", f"{found.kept:,}", counted(found.read, "pair"), share)
@@ -109,5 +109,5 @@ def _tell(found: Filtered, limits: dict[str, float]) -> None:
     ]
     for reason, count in found.left_out.items():
         log.info("left out: %s (%s)", reason, f"{count:,}")
-    for line, row in zip(aligned([row[:2] for row in rows], 1) if rows else (), rows, strict=True):
-        log.info("%s  %s", line, row[2])
+    for line in aligned_with_notes(rows, 1):
+        log.info("%s", line)

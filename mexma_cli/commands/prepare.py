@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +15,7 @@ from mexma_cli.commands.options import plugin_option, set_option, workers_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import resolve
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned_with_notes
 
 if TYPE_CHECKING:
     from mexma_cli.settings.training import Data
@@ -131,7 +131,7 @@ def plan_table(planned: PreparePlan, data: Data) -> str:
     for corpus, all_ in by_corpus.items():
         here = sum(row.files > 0 for row in all_)
         corpora.append([corpus, f"{here} of {len(all_)}", *_sums(all_), "" if here else all_[0].looked])
-    lines = [*_aligned(rows, 1), "", *_aligned(corpora, 1), ""]
+    lines = [*aligned_with_notes(rows, 1), "", *aligned_with_notes(corpora, 1), ""]
     if not all(row.counted for row in planned.corpora):
         lines.append("~: estimated from the beginnings and the sizes of the files")
     there = {(row.corpus, resolve(row.language)) for row in planned.corpora if row.files}
@@ -155,12 +155,6 @@ def _sums(rows: list[PlannedCorpus]) -> list[str]:
     pairs, used = sum(row.pairs for row in rows), sum(row.used for row in rows)
     disk = sum(row.disk for row in rows)
     return [str(sum(row.files for row in rows)), f"{about}{pairs:,}", f"{used:,}", f"{disk / 1e9:.2f}"]
-
-
-def _aligned(rows: Sequence[list[str]], names: int) -> list[str]:
-    """`aligned` columns, and behind them the last cell of each row as it is."""
-    lines = aligned([row[:-1] for row in rows], names)
-    return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
 
 
 def table(reports: list[CorpusReport], data: Data) -> str:
@@ -187,7 +181,7 @@ def table(reports: list[CorpusReport], data: Data) -> str:
         note = report.skipped or ("as before" if report.reused else "")
         rows.append([report.corpus, report.language, *(f"{number:,}" for number in numbers), note])
     rows.append(["all", "", *(f"{sum(column):,}" for column in zip(*counts, strict=True)), ""])
-    lines = _aligned(rows, 2)
+    lines = aligned_with_notes(rows, 2)
     if reasons:
         lines += ["", *(f"{reason}: {RULES[reason].says(limits.get(reason))}" for reason in reasons)]
     if any(report.truncated for report in reports):

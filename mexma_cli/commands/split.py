@@ -13,7 +13,7 @@ from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.options import options_of, output_option, path_option, workers_option
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.text.rules import OF_SENTENCES, RULES
 
@@ -91,5 +91,4 @@ def table(report: SplitReport, limits: dict[str, float]) -> str:
         for name, count in report.dropped.items()
     ]
     rows.append(["kept", f"{report.kept:,}", ""])
-    lines = aligned([row[:2] for row in rows], 1)
-    return "\n".join(f"{line}  {row[2]}".rstrip() for line, row in zip(lines, rows, strict=True))
+    return "\n".join(aligned_with_notes(rows, 1))

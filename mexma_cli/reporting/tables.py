@@ -78,6 +78,12 @@ def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
     return lines
 
 
+def aligned_with_notes(rows: Sequence[Sequence[str]], names: int) -> list[str]:
+    """`aligned` columns, and behind them the last cell of each row as it is."""
+    lines = aligned([row[:-1] for row in rows], names) if rows else []
+    return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
+
+
 def text_lines(result: Result) -> list[str]:
     """The tables of a result: its rows, its scores, and the published ones beside these."""
     tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table([result]))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -26,7 +25,8 @@ _BLOCK = 1 << 13
 
 
 def raw_to_store(
-    raw: VectorFile,
+    raw: Path,
+    settings: ConvertSettings,
     text: str | Path,
     output: Path,
     *,
@@ -46,18 +46,17 @@ def raw_to_store(
         MexmaError: the file is no whole number of rows, or has other rows than the text has lines, or a row
             that is not a number; or what a killed run left is of other vectors.
     """
-    vectors = raw.open()
+    vectors = open_vectors(raw, settings)
     width, kind = vectors.shape[1], cast(StoreType, vectors.dtype.name)
     label = label_of(text)
     with spooled(text) as copy:
         found = scan(copy, label=label)
         if found.lines != len(vectors):
             raise MexmaError(
-                f"{raw.path} has {len(vectors):,} rows of {width} x {kind}, {label} has "
-                f"{found.lines:,} lines",
+                f"{raw} has {len(vectors):,} rows of {width} x {kind}, {label} has {found.lines:,} lines",
                 "row i must be the vector of line i: check --dim, --dtype and the text",
             )
-        settings = EmbeddingSettings(
+        wanted = EmbeddingSettings(
             fingerprint=RAW_FINGERPRINT,
             pooling="unknown",
             dim=width,
@@ -68,17 +67,17 @@ def raw_to_store(
             source_checksum=found.checksum,
         )
         source = Source(path=label, checksum=found.checksum, lines=found.lines)
-        if not overwrite and (done := made_already(output, settings)) is not None:
-            _check_same(done.take, vectors, output, raw.path)
+        if not overwrite and (done := made_already(output, wanted)) is not None:
+            _check_same(done.take, vectors, output, raw)
             return done
         with EmbeddingWriter(
-            output, settings, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
+            output, wanted, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
         ) as writer:
-            _check_same(writer.stored, vectors[: writer.rows_done], output, raw.path)
+            _check_same(writer.stored, vectors[: writer.rows_done], output, raw)
             lines = writer.go_on(read_again(found))
             for start in range(writer.rows_done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
-                _check_numbers(block, start, raw.path)
+                _check_numbers(block, start, raw)
                 writer.write(block, list(islice(lines, len(block))))
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
@@ -128,19 +127,12 @@ def store_to_raw(
         store.check_unchanged()
 
 
-@dataclass(frozen=True)
-class VectorFile:
-    """A file of vectors: NumPy's, or a raw one, whose `dim` and `dtype` only the settings say."""
-
-    path: Path
-    settings: ConvertSettings
-
-    def open(self) -> np.ndarray:
-        """Map it into memory: [rows, dim]."""
-        if is_npy(self.path):
-            return open_npy(self.path, self.settings.dim)
-        assert self.settings.dim is not None
-        return open_raw(self.path, self.settings.dim, self.settings.dtype)
+def open_vectors(path: Path, settings: ConvertSettings) -> np.ndarray:
+    """Map a file of vectors into memory, [rows, dim]: NumPy's, or a raw one, which the settings describe."""
+    if is_npy(path):
+        return open_npy(path, settings.dim)
+    assert settings.dim is not None
+    return open_raw(path, settings.dim, settings.dtype)
 
 
 def open_raw(path: Path, dim: int, dtype: str) -> np.ndarray:

@@ -10,7 +10,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit
 from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.convert import (
-    VectorFile,
     is_npy,
     npy_header,
     open_npy,
@@ -38,8 +37,8 @@ def convert(folder: Path, raw: str, **options: Any) -> np.ndarray:
     for number, name in enumerate(("ones", "twos"), 1):
         (folder / name).write_bytes(np.full((ROWS, 4), number, np.float32).tobytes())
     how: dict[str, Any] = {"language": "und", "argv": ()} | options
-    vectors = VectorFile(folder / raw, ConvertSettings(dim=4))
-    return raw_to_store(vectors, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
+    settings = ConvertSettings(dim=4)
+    return raw_to_store(folder / raw, settings, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
 
 
 def test_goes_on_with_the_same_vectors_only(tmp_path: Path) -> None:

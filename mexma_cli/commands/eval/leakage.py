@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from mexma_cli.commands.eval_options import Result, Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, dap_languages_option, evaluation
 from mexma_cli.commands.options import decomposer_option, path_option
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
@@ -27,12 +27,7 @@ PANELS = 12
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @decomposer_option
-@click.option(
-    "--langs",
-    "languages",
-    metavar="LIST",
-    help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
-)
+@dap_languages_option
 @path_option(
     "--sts",
     "sets",

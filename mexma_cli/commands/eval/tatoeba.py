@@ -6,19 +6,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Result, Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, dap_languages_option, evaluation
 
 
 @evaluation(
     "Tatoeba", "translations that are the nearest sentence by cosine, percent", "LASER's Tatoeba sets"
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--langs",
-    "languages",
-    metavar="LIST",
-    help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
-)
+@dap_languages_option
 def command(session: Session, folder: Path, languages: str | None) -> Result:
     """Measure retrieval: sentences whose nearest sentence by cosine is their translation, in percent (P@1).
 
