@@ -543,7 +543,7 @@ class SentenceEncoder:
             return BagEncoder(weights, self.finish)
         assert isinstance(weights, Transformer)
         if self.precision == "float32" and self.is_bag:
-            return BagEncoder(Bag.of(weights, int(self._tokens([""])[0][0])), self.finish)
+            return BagEncoder(weights.made(Bag, int(self._tokens([""])[0][0])), self.finish)
         from mexma_cli.encoder.model.packed import TransformerEncoder
 
         backend, most = self.backend, self.batch_size

@@ -135,7 +135,7 @@ class SummedRuns:
         self.dim, self.cut = encoder.dim, 0
         first, last = encoder.tokenize([""])[0]
         assert isinstance(encoder.transformer, Transformer)
-        self._bag = Bag(encoder.transformer, int(first))
+        self._bag = encoder.transformer.made(Bag, int(first))
         (self._end,) = self._bag.sums([np.array([last])], None)
 
     def documents(

@@ -107,15 +107,13 @@ def measure_xsim(
     """xsim of every language into the target. A line that is empty on either side takes no part, and some
     must be left."""
     vectors = embed(data.lines, data.target)
-    duplicates = len(set(data.lines)) < len(data.lines)
     found, dropped = {}, 0
     for language, lines in data.texts.items():
         rows = data.filled_rows(language)
         dropped += len(lines) - len(rows)
-        texts = [data.lines[row] for row in rows] if duplicates else None
-        found[language] = xsim(
-            embed(lines, language)[rows], vectors[rows], settings.margin, settings.k, texts
-        )
+        texts = [data.lines[row] for row in rows]
+        sentences = embed(lines, language)[rows]
+        found[language] = xsim(sentences, vectors[rows], settings.margin, settings.k, texts)
     if dropped:
         log.info("%s left out: empty, or without a translation", counted(dropped, "line"))
     return found

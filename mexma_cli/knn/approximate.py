@@ -21,7 +21,7 @@ import numpy as np
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, fewest_hits, find_effort
-from mexma_cli.knn.faiss_index import SEED, SideIndex, choose, training_rows, with_threads
+from mexma_cli.knn.faiss_index import SideIndex, choose, training_rows, with_threads
 from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, score
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, no_neighbours
 from mexma_cli.knn.sides import Side, VectorSource
@@ -107,7 +107,14 @@ def ann(
         return ApproximateNeighbours(Neighbours.of(found, left, right), everything)
     if journal is not None and "memory" in journal.facts:
         settings = settings.but(memory=journal.facts["memory"])
-    progress = _Progress(2 * (len(left) + len(right)), on_progress)
+    done, rows = 0, 2 * (len(left) + len(right))
+
+    def progress(more: int) -> None:
+        nonlocal done
+        done += more
+        if on_progress is not None:
+            on_progress(done, rows)
+
     files = nullcontext(journal.folder) if journal else tempfile.TemporaryDirectory(prefix="mexma-")
     with with_threads(), files as folder:
         return _approximate(left, right, k, settings, Path(folder), journal, progress)
@@ -162,7 +169,7 @@ def _effort(
         ahead.index.effort, back.index.effort = effort.parameters
         return effort
     began = time.monotonic()
-    effort = find_effort(ahead, back, k, settings.recall, SEED)
+    effort = find_effort(ahead, back, k, settings.recall)
     if journal is not None:
         journal.note(began, searched=asdict(effort))
     return effort
@@ -200,15 +207,3 @@ def _working(memory: int | None, n: int, m: int, k: int) -> int | None:
             needed,
         )
     return memory - results - _OVERHEAD
-
-
-class _Progress:
-    """Adds up rows for a callback."""
-
-    def __init__(self, total: int, callback: Callable[[int, int], None] | None) -> None:
-        self._done, self._total, self._callback = 0, total, callback
-
-    def __call__(self, rows: int) -> None:
-        self._done += rows
-        if self._callback is not None:
-            self._callback(self._done, self._total)

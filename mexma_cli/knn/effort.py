@@ -40,12 +40,12 @@ class Effort:
     sample: tuple[int, int]
 
 
-def find_effort(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> Effort:
+def find_effort(ahead: Direction, back: Direction, k: int, recall: float) -> Effort:
     """The search effort of both indexes that finds enough of a sample's neighbours, measured on another one.
     `TooLittleRecall`: they cannot find that much; not for a recall of 1, which means all they can."""
-    hits = min(_tuned(ahead, back, k, recall, seed), max(len(ahead.other), len(back.other)))
+    hits = min(_tuned(ahead, back, k, recall), max(len(ahead.other), len(back.other)))
     one, other = (
-        _Probe(*both, k, draw(len(both[0].own), seed)[1]).ranks(hits, hits) < hits
+        _Probe(*both, k, draw(len(both[0].own))[1]).ranks(hits, hits) < hits
         for both in ((ahead, back), (back, ahead))
     )
     return Effort(
@@ -62,10 +62,10 @@ def fewest_hits(k: int) -> int:
     return max(4 * k, 64)
 
 
-def _tuned(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> int:
+def _tuned(ahead: Direction, back: Direction, k: int, recall: float) -> int:
     """Set the search effort of both indexes; how many of their answers must get an exact cosine."""
     both = (ahead, back), (back, ahead)
-    probes = [_Probe(one, other, k, draw(len(one.own), seed)[0]) for one, other in both]
+    probes = [_Probe(one, other, k, draw(len(one.own))[0]) for one, other in both]
     fewest = fewest_hits(k)
     # A graph that is asked for more answers is searched further anyway, so only its effort is varied.
     graph = "efSearch" in (ahead.index.parameter, back.index.parameter)

@@ -237,7 +237,7 @@ class SideIndex(Parts):
         self, side: Side, factory: str, share: int | None, stem: Path, journal: FileJournal | None = None
     ) -> None:
         self._side, self._stem, self._journal = side, stem, journal
-        self._trained, _ = self._kept("trained", lambda: train(side, factory, SEED, share))
+        self._trained, _ = self._kept("trained", lambda: train(side, factory, share))
         super().__init__(factory, self._trained)
         # A part is all that a killed search adds again. Other indexes answer otherwise in parts.
         self._rows = _PART_ROWS if self.parameter == "nprobe" and not self.refined else max(1, len(side))
@@ -289,7 +289,7 @@ class SideIndex(Parts):
         return index, path
 
 
-def train(side: Side, factory: str, seed: int, share: int | None = None) -> faiss.Index:
+def train(side: Side, factory: str, share: int | None = None) -> faiss.Index:
     """An index without rows, trained on a sample of a side; the same whatever the number of threads.
 
     Args:
@@ -299,14 +299,14 @@ def train(side: Side, factory: str, seed: int, share: int | None = None) -> fais
         MexmaError: faiss does not know the factory string, or there are too few rows.
     """
     index = _made(side.dim, factory)
-    _set_seed(index, seed)
+    _set_seed(index)
     if index.is_trained:
         return index
     lists = faiss.try_extract_index_ivf(index)
     rows = min(len(side), training_rows(lists.nlist if lists is not None else None))
     if share is not None:
         rows = min(rows, max(1, share // (12 * side.dim)))  # faiss makes two copies
-    chosen = np.sort(np.random.default_rng(seed).choice(len(side), rows, replace=False))
+    chosen = np.sort(np.random.default_rng(SEED).choice(len(side), rows, replace=False))
     try:
         index.train(gather(side, chosen))
     except RuntimeError as error:
@@ -455,19 +455,19 @@ def _bytes_per_row(trained: faiss.Index, sample: np.ndarray) -> float:
     return (len(faiss.serialize_index(filled)) - before) / len(sample)
 
 
-def _set_seed(index: faiss.Index, seed: int) -> None:
+def _set_seed(index: faiss.Index) -> None:
     """Seed all clusterings in an index, and let them be silent about few training rows."""
     inner = faiss.downcast_index(index)
     if isinstance(inner, faiss.IndexPreTransform):
-        _set_seed(inner.index, seed)
+        _set_seed(inner.index)
     elif isinstance(inner, faiss.IndexRefine):
-        _set_seed(inner.base_index, seed)
+        _set_seed(inner.base_index)
     if isinstance(inner, faiss.IndexIVF):
         inner.cp.niter = ROUNDS
     for owner in (inner, getattr(inner, "pq", None)):
         settings = getattr(owner, "cp", None)
         if settings is not None:
-            settings.seed, settings.min_points_per_centroid = seed, 1
+            settings.seed, settings.min_points_per_centroid = SEED, 1
 
 
 def _reason(error: RuntimeError) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.faiss_index import BLOCK, Parts
+from mexma_cli.knn.faiss_index import BLOCK, SEED, Parts
 from mexma_cli.knn.sides import Side, VectorSource, dots
 from mexma_cli.knn.tiled import Span, Window, of_whole
 from mexma_cli.knn.units import EMPTY, rows_of
@@ -169,9 +169,9 @@ def score_tile(
     return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
 
 
-def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorted places of rows to tune on, and of others to measure on, so that recall is not overestimated."""
-    drawn = np.random.default_rng(seed + 1).permutation(rows)[: TUNED_ON + MEASURED_ON]
+    drawn = np.random.default_rng(SEED + 1).permutation(rows)[: TUNED_ON + MEASURED_ON]
     if len(drawn) < 2 * TUNED_ON:
         return np.sort(drawn), np.sort(drawn)
     return np.sort(drawn[:TUNED_ON]), np.sort(drawn[TUNED_ON:])

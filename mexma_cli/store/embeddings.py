@@ -163,11 +163,13 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts
     Raises:
         MexmaError: naming both dimensions, both encoders or both prompts.
     """
-    if source.manifest.encoder == target.manifest.encoder and source.dim != target.dim:
-        raise _of_other_dimensions(source, target)
-    check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
-    if source.dim != target.dim:
-        raise _of_other_dimensions(source, target)
+    alike = source.dim == target.dim
+    if alike or source.manifest.encoder != target.manifest.encoder:
+        check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
+    if not alike:
+        raise MexmaError(
+            f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+        )
     if source.manifest.prefix != target.manifest.prefix and not any_prompts:
         said = [f"{store.manifest.prefix!r} for {store.path}" for store in (source, target)]
         raise MexmaError(
@@ -180,12 +182,6 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts
             "%s was embedded with --clean and %s was not: translations may be further apart",
             *(store.path for store in both),
         )
-
-
-def _of_other_dimensions(source: EmbeddingStore, target: EmbeddingStore) -> MexmaError:
-    return MexmaError(
-        f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
-    )
 
 
 def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: str) -> None:

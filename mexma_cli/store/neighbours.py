@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -178,10 +178,10 @@ class NeighbourStore(Folder[NeighbourManifest]):
         return self.manifest.target.rows, self.manifest.backward_k
 
 
-class NeighbourWriter:
-    """Makes a store; use it as a context manager around the search, so that nothing else writes there.
-
-    The search's journal lies in `part`; where there is one when the search is interrupted, `part` stays.
+@contextmanager
+def searching(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """The folder of the journal of a search whose neighbours `write` puts at a path, where nothing else
+    writes meanwhile. It stays when a search that has kept something there is interrupted.
 
     Args:
         path: The folder to be, ``NAME.knn``.
@@ -191,65 +191,55 @@ class NeighbourWriter:
     Raises:
         MexmaError: Something is there already, another process writes there, or the disk is full.
     """
+    NeighbourStore.check_replaceable(path, overwrite)
+    check_parent(path)
+    part = partial(path)
+    with workplace(path):
+        if overwrite:
+            remove(part, but=(MARK,))
+        try:
+            yield part
+        finally:
+            if (part / PROGRESS).is_file():
+                log.info("the neighbours so far are kept in %s; the same command goes on there", part)
 
-    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
-        self.path = Path(path)
-        self._overwrite = overwrite
-        self.part = partial(self.path)
-        """Where the journal is."""
-        self._stack = ExitStack()
 
-    def __enter__(self) -> NeighbourWriter:
-        NeighbourStore.check_replaceable(self.path, self._overwrite)
-        check_parent(self.path)
-        with ExitStack() as stack:
-            stack.enter_context(workplace(self.path))
-            if self._overwrite:
-                remove(self.part, but=(MARK,))
-            self._stack = stack.pop_all()
-        return self
+def write(
+    final: Path, arrays: Mapping[str, np.ndarray], source: SearchedStore, target: SearchedStore, **facts: Any
+) -> NeighbourStore:
+    """Write arrays and manifest while `searching`, and give the folder its name.
 
-    def finish(
-        self, arrays: Mapping[str, np.ndarray], source: SearchedStore, target: SearchedStore, **facts: Any
-    ) -> NeighbourStore:
-        """Write arrays and manifest, and give the folder its name.
-
-        Args:
-            arrays: By the names of `ARRAYS`: [rows, k] of that side.
-            facts: `k`, `index`, `recall` and `argv` of the manifest.
-        """
-        assert set(arrays) == set(ARRAYS), sorted(arrays)
-        assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
-        files, folder = [], in_work(self.path)
-        with no_space_as_message(self.part):
-            if folder.exists():
-                remove(folder)
-            folder.mkdir()
-            for name, dtype in ARRAYS.items():
-                path, values = folder / _file(name), arrays[name]
-                with path.open("wb") as file:
-                    array = ArrayWriter(file, dtype, values.shape[1])
-                    array.write(values)
-                    array.close()
-                    fsync_file(file)
-                files.append(File.of(path))
-        manifest = NeighbourManifest(
-            forward_k=arrays["forward_ids"].shape[1],
-            backward_k=arrays["backward_ids"].shape[1],
-            source=source,
-            target=target,
-            files=tuple(files),
-            tool_version=__version__,
-            **facts,
-        )
-        store = NeighbourStore.finish(self.path, manifest)
-        remove(self.part / PROGRESS)
-        return store
-
-    def __exit__(self, *_: object) -> None:
-        if (self.part / PROGRESS).is_file():
-            log.info("the neighbours so far are kept in %s; the same command goes on there", self.part)
-        self._stack.close()
+    Args:
+        arrays: By the names of `ARRAYS`: [rows, k] of that side.
+        facts: `k`, `index`, `recall` and `argv` of the manifest.
+    """
+    assert set(arrays) == set(ARRAYS), sorted(arrays)
+    assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
+    files, folder = [], in_work(final)
+    with no_space_as_message(partial(final)):
+        if folder.exists():
+            remove(folder)
+        folder.mkdir()
+        for name, dtype in ARRAYS.items():
+            path, values = folder / _file(name), arrays[name]
+            with path.open("wb") as file:
+                array = ArrayWriter(file, dtype, values.shape[1])
+                array.write(values)
+                array.close()
+                fsync_file(file)
+            files.append(File.of(path))
+    manifest = NeighbourManifest(
+        forward_k=arrays["forward_ids"].shape[1],
+        backward_k=arrays["backward_ids"].shape[1],
+        source=source,
+        target=target,
+        files=tuple(files),
+        tool_version=__version__,
+        **facts,
+    )
+    store = NeighbourStore.finish(final, manifest)
+    remove(partial(final) / PROGRESS)
+    return store
 
 
 def side_of(

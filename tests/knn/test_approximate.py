@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_bytes(
 ) -> None:
     runs = []
     for seed in (1, 1, 2):
-        for where in (module, faiss_index):
+        for where in (index_search, faiss_index):
             monkeypatch.setattr(where, "SEED", seed)
         runs.append(ann(*sides, K, SearchSettings(index="IVF64,PQ8x4fs", recall=0.6)))
     assert same(runs[0].neighbours, runs[1].neighbours) and runs[0].effort == runs[1].effort
@@ -154,7 +154,7 @@ def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apar
     rows = rng.integers(-1, 2, (3000, 16)).astype(np.float32)
     rows[:300] = rows[0]  # more equals than are looked at beyond those that are wanted
     side = Side(rows, None)
-    trained = faiss_index.train(side, factory, seed=1)
+    trained = faiss_index.train(side, factory)
     answers = []
     for cuts in ([3000], [3000, 1], [3000, 2999, 1700, 40], [3000, 1500]):
         parts = faiss_index.Parts(factory, trained)

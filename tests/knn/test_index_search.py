@@ -64,7 +64,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
     ]
     indexes = []
     for side, own in zip(whole, pieces, strict=True):
-        trained = faiss_index.train(side, SETTINGS.index, faiss_index.SEED)
+        trained = faiss_index.train(side, SETTINGS.index)
         index = Parts(SETTINGS.index, trained)
         for piece in own:
             first = sum(part.ntotal for _, part in index.held)
@@ -72,7 +72,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
             list(faiss_index.add(index.held[-1][1], piece, 0, len(piece)))
         indexes.append(index)
     directions = Direction(*whole, indexes[1]), Direction(*whole[::-1], indexes[0])
-    effort = find_effort(*directions, K, SETTINGS.recall, faiss_index.SEED)
+    effort = find_effort(*directions, K, SETTINGS.recall)
     assert effort.recall == wanted.effort.recall and max(effort.recall) < 0.99
 
     ahead, back = (

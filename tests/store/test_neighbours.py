@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as npst
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.arrays import unverified
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, side_of
+from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, searching, side_of
+from mexma_cli.store.neighbours import write as write_store
 from tests.stores import flip, full_disk, make_store
 
 
@@ -36,8 +37,8 @@ def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:
 
 def write(path: Path, stores: StorePair, values: dict[str, np.ndarray], **options: bool) -> NeighbourStore:
     source, target = (side_of(store, duplicates=1, empty=2, unusable=3) for store in stores)
-    with NeighbourWriter(path, **options) as writer:
-        return writer.finish(values, source, target, k=4, index="exact", recall=None, argv=("mexma",))
+    with searching(path, **options):
+        return write_store(path, values, source, target, k=4, index="exact", recall=None, argv=("mexma",))
 
 
 @pytest.fixture
@@ -131,14 +132,14 @@ def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: StorePair) -> Non
 
 
 def test_whole_or_not_at_all(tmp_path: Path, sides: StorePair) -> None:
-    with pytest.raises(RuntimeError), NeighbourWriter(tmp_path / "a.knn"):
+    with pytest.raises(RuntimeError), searching(tmp_path / "a.knn"):
         raise RuntimeError("stop")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.emb", "t.emb"]
-    with NeighbourWriter(tmp_path / "a.knn") as first:
-        second = NeighbourWriter(tmp_path / "a.knn")
+    with searching(tmp_path / "a.knn") as part:
+        second = searching(tmp_path / "a.knn")
         with pytest.raises(MexmaError, match="another process is writing there"), second:
             pass
-        assert first.part.is_dir() and not (tmp_path / "a.knn").exists()
+        assert part.is_dir() and not (tmp_path / "a.knn").exists()
 
 
 def test_what_is_there_stays_unless_overwritten(
@@ -149,7 +150,7 @@ def test_what_is_there_stays_unless_overwritten(
         write(store.path, sides, values)
     with pytest.raises(MexmaError, match=r"is no store of neighbours: not overwritten"):
         write(sides[0].path, sides, values, overwrite=True)
-    with pytest.raises(RuntimeError), NeighbourWriter(store.path, overwrite=True):
+    with pytest.raises(RuntimeError), searching(store.path, overwrite=True):
         raise RuntimeError("stop")
     assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3
     assert write(store.path, sides, values, overwrite=True).manifest.forward_k == 1

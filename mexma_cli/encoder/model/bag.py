@@ -115,7 +115,6 @@ class Bag:
     def __init__(self, transformer: Transformer, first: int) -> None:
         arrays, config = transformer.arrays, transformer.config
         assert arrays is not None
-        self._state = transformer.state()
         self._words = arrays["embeddings.word_embeddings.weight"]
         self._weights = {
             name: np.array(weight, np.float64)
@@ -138,14 +137,6 @@ class Bag:
         self._shift = -(self._first @ self._query)[0]
         self.width = len(self._added)
         self._own = self._terms(self._first)[0]
-
-    @classmethod
-    def of(cls, transformer: Transformer, first: int) -> Bag:
-        """That of the weights as they are now, made if they have changed."""
-        made = transformer.made
-        if not isinstance(made, Bag) or made._state != transformer.state():
-            made = transformer.made = cls(transformer, first)
-        return made
 
     def embed(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
         """Last hidden states of the first tokens, float32 [N, width].

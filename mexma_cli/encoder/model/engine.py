@@ -55,21 +55,12 @@ class Engine:
         self.dtype = dtype
         config, weights = transformer.config, transformer.weights
         self._eps = float(config.layer_norm_eps)
-        self._state = transformer.state()
         self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
             self._layers = [
                 _Layer(_below(weights, f"encoder.layer.{i}."), config, dtype)
                 for i in range(config.num_hidden_layers)
             ]
-
-    @classmethod
-    def of(cls, transformer: Transformer, dtype: torch.dtype) -> Engine:
-        """That of the weights as they are now, made if they have changed."""
-        made = transformer.made
-        if not isinstance(made, Engine) or made.dtype != dtype or made._state != transformer.state():
-            made = transformer.made = cls(transformer, dtype)
-        return made
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:

@@ -45,7 +45,7 @@ class TransformerEncoder:
         self.on_cpu = self.transformer.device.type == "cpu"
         self._engine: Engine | None = None
         if self.precision != "float16" and supported(self.transformer):
-            self._engine = Engine.of(self.transformer, precision_of(self.precision))
+            self._engine = self.transformer.made(Engine, precision_of(self.precision))
         else:
             self.transformer.model.eval()
 

@@ -7,10 +7,10 @@ torch and transformers' models takes longer than loading `mini` and embedding a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+Made = TypeVar("Made")
 _LOOKED_AT = 16
 """Approximate number of a weight's numbers that are compared to see whether it was changed."""
 
@@ -142,15 +143,11 @@ class Transformer(Weights):
 
     Args:
         source: The model or the weights. A model attends by packed sentences from now on.
-
-    Attributes:
-        made: The `Bag` or `Engine` that was last made of the weights, which may have changed since.
     """
-
-    made: Any = None
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
         self._source = source
+        self._made: tuple[Any, ...] = (None, None)
         if not isinstance(source, StoredModel):
             self._pack()
 
@@ -197,7 +194,15 @@ class Transformer(Weights):
         plain = all(str(one.dtype) == "torch.float32" and one.is_cpu for one in weights.values())
         return {name: one.detach().numpy() for name, one in weights.items()} if plain else None
 
-    def state(self) -> list[tuple[int, int, bytes]]:
+    def made(self, kind: Callable[[Transformer, Any], Made], how: Any) -> Made:
+        """The `Bag` or `Engine` of the weights as they are now: the last one, unless they have changed or
+        something else was asked for."""
+        of = kind, how, self._state()
+        if self._made[0] != of:
+            self._made = of, kind(self, how)
+        return cast(Made, self._made[1])
+
+    def _state(self) -> list[tuple[int, int, bytes]]:
         """The address, version and a few numbers of each weight, to see later whether it was changed.
 
         The version is not enough: torch's fused optimisers change a weight without counting it up.

@@ -18,9 +18,10 @@ from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settin
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import (
     NeighbourStore,
-    NeighbourWriter,
     SearchedStore,
+    searching,
     side_of,
+    write,
 )
 from mexma_cli.store.spool import parts
 
@@ -55,17 +56,18 @@ def find_neighbours(
     k = settings.k
     check_memory(settings, stores[0].rows, stores[1].rows, stores[0].dim, k)
     names = names or (str(stores[0].path), str(stores[1].path))
-    with NeighbourWriter(output, overwrite) as writer:
+    with searching(output := Path(output), overwrite) as folder:
         (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
         keep, counts = (keep_source, keep_target), (source_counts, target_counts)
         for name, kept, count in zip(names, keep, counts, strict=True):
             if not kept.any():
                 raise MexmaError(f"{name} has no sentence to find neighbours of: {count}")
-        journal = journal_in(writer.part, stores, k, settings)
+        journal = journal_in(folder, stores, k, settings)
         found = search(stores, k, keep, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()
-        return writer.finish(
+        return write(
+            output,
             vars(found.neighbours),
             *map(_side, stores, names, counts),
             k=k,

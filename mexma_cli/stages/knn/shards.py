@@ -9,7 +9,7 @@ from typing import Any
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import find_effort
-from mexma_cli.knn.faiss_index import SEED, Parts, read_index, with_threads, write_index
+from mexma_cli.knn.faiss_index import Parts, read_index, with_threads, write_index
 from mexma_cli.knn.index_search import Direction, in_tile, pairs_of
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
@@ -23,7 +23,7 @@ def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> 
     side = Side(store, read_rows(rows, store, Span(0, store.rows)))
     factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
     with with_threads():
-        write_index(faiss_index.train(side, factory, SEED), output)
+        write_index(faiss_index.train(side, factory), output)
     return factory
 
 
@@ -87,7 +87,7 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
     left, right = source.side(), target.side()
     ahead, back = Direction(left, right, target.parts()), Direction(right, left, source.parts())
     with with_threads():
-        effort = find_effort(ahead, back, k, recall, SEED)
+        effort = find_effort(ahead, back, k, recall)
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
 
 
