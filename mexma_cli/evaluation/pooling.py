@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.aligned import AlignedTexts, read_texts
+from mexma_cli.evaluation.aligned import AlignedTexts
 from mexma_cli.evaluation.augment import Augmented, find_augmented
-from mexma_cli.evaluation.embedder import Embed
+from mexma_cli.evaluation.embedder import Embedder
+from mexma_cli.evaluation.mteb_tasks import choose
+from mexma_cli.evaluation.senteval import Splits, check_classes, embed_splits, read_tasks
+from mexma_cli.evaluation.senteval import evaluate as evaluate_senteval
 from mexma_cli.evaluation.sts import ScoredPairs, find_files, means_of_known, read_pairs, score_pairs
 from mexma_cli.evaluation.xsim import measure_xsim, measure_xsimpp
 from mexma_cli.reporting.result import Result
@@ -21,42 +24,54 @@ log = logging.getLogger(__name__)
 
 TARGET = "eng_Latn"
 KINDS = ("CLS", "uniform")
+CLASSIFICATION = "classification"
+KFOLD = 10
+"""As SentEval's published setting."""
 
 Numbers = dict[str, list[float | None]]
-"""By measure: the numbers of its languages or sets; None for a set whose cosines are all equal."""
+"""By measure: the numbers of its languages or sets; None for a set without one (see `pooling_result`)."""
 
 
 @dataclass(frozen=True)
 class PoolingData:
-    """The data on which poolings are measured: texts for xsim and xsim++, or sets for STS, or both."""
+    """The data on which poolings are measured: for xsim and xsim++, for STS, for SentEval, or several."""
 
     aligned: AlignedTexts | None
     hard: Augmented | None
     sets: list[ScoredPairs]
     sts_paths: Sequence[Path]
+    senteval: Mapping[str, Splits] = field(default_factory=dict)
 
     @property
     def sentences(self) -> int:
         """How many there are to embed, each time."""
         aligned = self.aligned.sentences if self.aligned else 0
         hard = len(self.hard.lines) if self.hard else 0
-        return aligned + hard + 2 * sum(len(pairs.gold) for pairs in self.sets)
+        examples = sum(one.texts for splits in self.senteval.values() for one in splits.values())
+        return aligned + hard + 2 * sum(len(pairs.gold) for pairs in self.sets) + examples
 
 
-def read_data(folder: Path | None, split: str, languages: str | None, sts: Sequence[Path]) -> PoolingData:
-    """Read all that is to be measured; xsim++'s files where they are beside those of xsim."""
-    aligned = read_texts(folder, split, languages, TARGET) if folder else None
+def read_data(aligned: AlignedTexts | None, sts: Sequence[Path], senteval: Path | None) -> PoolingData:
+    """Read all that is to be measured; xsim++'s files where they are beside those of xsim.
+
+    Args:
+        senteval: Folder of SentEval's files.
+    """
     hard = None
     if aligned:
         try:
             hard = find_augmented(aligned, None)
         except MexmaError as error:
             log.info("without xsim++: %s", error.message)
-    return PoolingData(aligned, hard, [read_pairs(path) for path in find_files(sts)], sts)
+    sets = [read_pairs(path) for path in find_files(sts)]
+    tasks = read_tasks([senteval]) if senteval else {}
+    for task, splits in tasks.items():
+        check_classes(task, {split: one.labels for split, one in splits.items()}, KFOLD)
+    return PoolingData(aligned, hard, sets, sts, tasks)
 
 
-def measure(data: PoolingData, embed: Embed) -> Numbers:
-    """xsim and xsim++ (errors, percent) and STS (Spearman, percent) of one kind of sentence vectors."""
+def measure(data: PoolingData, embed: Embedder) -> Numbers:
+    """xsim and xsim++ (errors), STS (Spearman) and `classification` of one kind of vectors, in percent."""
     found: Numbers = {}
     if data.aligned:
         found["xsim"] = [one.error_rate for one in measure_xsim(data.aligned, embed).values()]
@@ -65,7 +80,22 @@ def measure(data: PoolingData, embed: Embed) -> Numbers:
         found["xsim++"] = [one.error_rate for one, _ in both]
     if data.sets:
         found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold)["spearman"] for p in data.sets]
+    if data.senteval:
+        found[CLASSIFICATION] = classification(data.senteval, embed)
     return found
+
+
+def classification(tasks: Mapping[str, Splits], embed: Embedder) -> list[float | None]:
+    """The columns of the paper's Table 2, of which Table 10 has the mean: SentEval's accuracy, and mteb's by
+    language, in percent; None for a column that lacks data."""
+    from mexma_cli.evaluation.mteb import MtebEncoder, evaluate, get_tasks
+
+    features = {task: embed_splits(splits, embed) for task, splits in tasks.items()}
+    senteval = evaluate_senteval(features, [], KFOLD, {}, lambda _: None).scores
+    table = choose(["table2"])
+    encoder = MtebEncoder(embed.encoder, embed.folder)
+    mteb = evaluate(encoder, get_tasks(table.tasks), table, "table2", lambda _: None).scores
+    return [senteval.get("average"), *(mteb.get(column) for column in table.means)]
 
 
 def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: dict[str, Any]) -> Result:
@@ -77,7 +107,8 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
     for name in cls:
         if lacking := sum(None in both for both in zip(cls[name], uniform[name], strict=True)):
             lack = counted(lacking, "set is", "sets are")
-            log.warning("%s: %s left out, where all cosines are equal", name, lack)
+            why = "for lack of data" if name == CLASSIFICATION else "where all cosines are equal"
+            log.warning("%s: %s left out, %s", name, lack, why)
     rows: list[dict[str, Any]] = [
         {"measure": name}
         | dict(zip(KINDS, both or (None, None), strict=True))
@@ -91,5 +122,8 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
         if both
     }
     settings = (data.aligned.settings() if data.aligned else {}) | {"sts": [str(p) for p in data.sts_paths]}
-    is_published = data.aligned and data.aligned.published == "81" and not (data.hard and data.hard.own)
-    return Result("pooling", encoder, settings, scores, rows, "pooling" if is_published else None)
+    as_published = [None not in (*cls[CLASSIFICATION], *uniform[CLASSIFICATION])] if data.senteval else []
+    if data.aligned:
+        as_published.append(data.aligned.published == "81" and not (data.hard and data.hard.own))
+    benchmark = "pooling" if as_published and all(as_published) else None
+    return Result("pooling", encoder, settings, scores, rows, benchmark)

@@ -14,37 +14,50 @@ from mexma_cli.stages.embed.inputs import load_encoder
 
 @evaluation(
     "Pooling",
-    "xsim and STS by the first token (CLS), and by the mean of the tokens (uniform)",
-    "what xsim and sts need",
+    "xsim, STS and classification by the first token (CLS), and by the mean of the tokens (uniform)",
+    "what xsim, sts, senteval and mteb need",
     refuses={"pooling": "what is compared here: leave it out."},
 )
 @path_option("--xsim", "folder", help="Measure xsim on DIR, as `mexma eval xsim`.", metavar="DIR")
 @path_option(
     "--sts", help="Measure STS, as `mexma eval sts`; may be repeated.", metavar="FILE|DIR", multiple=True
 )
+@path_option(
+    "--senteval", help="Measure classification: SentEval's files in DIR, and mteb's table2.", metavar="DIR"
+)
 @languages_option
 @split_option
 def command(
-    session: Session, folder: Path | None, sts: tuple[Path, ...], languages: str | None, split: str
+    session: Session,
+    folder: Path | None,
+    sts: tuple[Path, ...],
+    senteval: Path | None,
+    languages: str | None,
+    split: str,
 ) -> Result:
     """Compare an encoder's first token with the mean of its tokens (`uniform`), as in the paper's Table 10.
 
     Both have the same weights. Measured are xsim into English, xsim++ where its files are beside those of
-    xsim (errors in percent), and STS (mean Spearman over files, in percent). `change` is 100 (CLS - uniform)
-    / CLS, as in the MEXMA paper's table. For its classification run `mexma eval mteb --tasks table2` with and
-    without --pooling mean.
+    xsim (errors in percent), STS (mean Spearman over files, in percent), and classification: the mean of
+    SentEval and the languages of `mexma eval mteb --tasks table2`. `change` is 100 (CLS - uniform) / CLS, as
+    in the MEXMA paper's table.
 
     \b
     Example:
       mexma eval pooling --xsim flores200_dataset --langs 81 --sts STS --model facebook/MEXMA
     """
-    if folder is None and not sts:
-        raise click.UsageError("Name what to measure: --xsim DIR, --sts FILE or both.")
+    if folder is None and senteval is None and not sts:
+        raise click.UsageError("Name what to measure: --xsim DIR, --sts FILE, --senteval DIR or several.")
     if folder is None and languages is not None:
         raise click.UsageError("--langs is for --xsim: name a folder.")
-    from mexma_cli.evaluation.pooling import measure, pooling_result, read_data
+    from mexma_cli.errors import require
+    from mexma_cli.evaluation.aligned import read_texts
+    from mexma_cli.evaluation.pooling import TARGET, measure, pooling_result, read_data
 
-    data = read_data(folder, split, languages, sts)
+    for package, extra in (("sklearn", "eval"), ("mteb", "mteb")) if senteval else ():
+        require(package, extra, "classification")
+    aligned = read_texts(folder, split, languages, TARGET) if folder else None
+    data = read_data(aligned, sts, senteval)
     encoder = load_encoder(session.choice)
     choice = session.choice.but(model=session.choice.model or BUNDLED)
     if encoder.pooling == "mean":
