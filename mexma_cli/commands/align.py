@@ -146,7 +146,7 @@ def command(
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
     as_page = plot is not None and plot.suffix.lower() == ".html"
-    if plot is not None and not as_page:
+    if not as_page:
         check_plottable(plot, (*FORMATS, ".html"))
     check_outputs([path for path in (*files, unaligned, report) if path], plot, "picture", inputs)
     for path in (*files, report, plot):

@@ -97,11 +97,8 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.reporting import curves, seeds
     from mexma_cli.reporting.curve_plot import FORMATS, draw_curves
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.text.writing import prepare_output
 
-    if output is not None:
-        check_plottable(output, FORMATS)
-        prepare_output(output)
+    check_plottable(output, FORMATS)
     runs = curves.read_runs(paths)
     groups = seeds.by_seed(paths, runs)
     if output is not None:

@@ -130,10 +130,6 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     if precision is not None and math.isnan(precision):
         raise click.BadParameter("nan is no precision.", param_hint="'--precision'")
     _check_usage(inputs, options)
-    from mexma_cli.reporting.plot import check_plottable
-
-    if options["plot"] is not None:
-        check_plottable(options["plot"])
     if options["gold"]:
         _gold(inputs[0], as_json, precision, options)
     else:
@@ -243,12 +239,12 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:
     """Find out before the work that its outputs can be written, and destroy nothing."""
-    from mexma_cli.text.writing import prepare_output
+    from mexma_cli.reporting.plot import check_plottable
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
     check_outputs(tsv_outputs(output, inputs), plot, "picture", inputs)
-    prepare_output(plot)
+    check_plottable(plot)
 
 
 def _tell(found: Tuned, about: str) -> None:

@@ -24,7 +24,7 @@ from mexma_cli.encoder.model.packed import TOKENS_PER_BATCH
 from mexma_cli.encoder.model.packing import PackedBatch, by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedFolder, language_list
-from mexma_cli.reporting.plot import COLOURS, check_plottable, new_figure, save, tidy
+from mexma_cli.reporting.plot import COLOURS, new_figure, save, tidy
 from mexma_cli.reporting.result import Result, describe
 from mexma_cli.text.lines import is_blank
 
@@ -179,7 +179,6 @@ def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None
         path: .png, .svg or .pdf; written whole.
         rows: At least one, each with a token besides the first and the last.
     """
-    check_plottable(path)
     longest = max(len(row.tokens) for row in rows)
     width = max(7.0, 1.5 + INCHES_PER_TOKEN * longest)
     figure = new_figure(width, 4.6 * len(rows) + 0.4)

@@ -13,7 +13,7 @@ import numpy as np
 from mexma_cli.evaluation.embedder import Embed
 from mexma_cli.evaluation.sts import ScoredPairs, means_of_known, score_pairs
 from mexma_cli.evaluation.tatoeba import DIRECTIONS, ENGLISH, GROUPS, AlignedPair, is_switched, precision_at_1
-from mexma_cli.reporting.plot import COLOURS, check_plottable, new_figure, save
+from mexma_cli.reporting.plot import COLOURS, new_figure, save
 from mexma_cli.reporting.result import Result
 
 WHOLE = "vectors"
@@ -154,7 +154,6 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
         path: .png, .svg or .pdf; written whole.
         panels: By language.
     """
-    check_plottable(path)
     columns = min(2, len(panels))
     lines = math.ceil(len(panels) / columns)
     figure = new_figure(max(4.4, 3.3 * columns), (4.2 if columns == 1 else 3.2) * lines + 0.9)

@@ -26,7 +26,7 @@ from mexma_cli.encoder.model.packed import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATC
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts
-from mexma_cli.reporting.plot import COLOURS, PALE, check_plottable, new_figure, save
+from mexma_cli.reporting.plot import COLOURS, PALE, new_figure, save
 from mexma_cli.reporting.result import Result, describe
 
 if TYPE_CHECKING:
@@ -184,7 +184,6 @@ def draw_nearest(path: Path, encoder: SentenceEncoder, data: AlignedTexts, neare
     Args:
         path: .png, .svg or .pdf; written whole.
     """
-    check_plottable(path)
     texts = {data.target: data.lines, **data.texts}
     count = min(DRAWN, len(nearest.queries.lines))
     figure = new_figure(11.0, 0.6 + 0.27 * (NEAREST_DRAWN + 2) * count)

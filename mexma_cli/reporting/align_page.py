@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mexma_cli.formats.documents import DocumentPair
-from mexma_cli.reporting.plot import COLOURS, GREY, INK, PALE, check_plottable, new_figure, save, short, tidy
+from mexma_cli.reporting.plot import COLOURS, GREY, INK, PALE, new_figure, save, short, tidy
 from mexma_cli.reporting.templates import write_page
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def draw_alignment(
     """
     from matplotlib.patches import Patch
 
-    check_plottable(path)
     sizes = np.diff(places)[..., 0]
     kinds = np.where(kept & (sizes > 0).all(axis=1), np.where((sizes == 1).all(axis=1), 0, 1), 2)
     figure = new_figure(6.4, 6.8)

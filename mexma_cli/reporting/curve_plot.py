@@ -31,9 +31,8 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
     table below the picture; written whole.
 
     Raises:
-        MexmaError: matplotlib is not installed, such a file cannot be written, or no record has a number.
+        MexmaError: No record has a number.
     """
-    plot.check_plottable(path, FORMATS)
     names = curves.names(runs)
     if not names:
         raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")

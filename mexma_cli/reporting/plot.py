@@ -12,6 +12,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError, require, visible
 from mexma_cli.files import whole_file
+from mexma_cli.text.writing import prepare_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,12 +28,16 @@ _DARK |= {"#ffffff": "#1e2129", "#000000": "#e4e6ea", INK: "#e4e6ea", GREY: "#6b
 """Each colour, and its replacement on a dark screen."""
 
 
-def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Find out before the work that matplotlib is installed, and can write such a file."""
+def check_plottable(path: Path | None, formats: Sequence[str] = FORMATS) -> None:
+    """Find out before the work that matplotlib is installed, and that a picture, if one is wanted, can be
+    written."""
+    if path is None:
+        return
     if path.suffix.lower() not in formats:
         known = f"{', '.join(formats[:-1])} or {formats[-1]}"
         raise MexmaError(f"{path}: a picture can be {known}", "give it another name")
     require("matplotlib", "plot", "a picture")
+    prepare_output(path)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -123,7 +128,6 @@ def draw_scores(
         right: bool [n], or how probably each is right, float [n].
         labels: what right pairs, and the others, are.
     """
-    check_plottable(path)
     low, high = np.quantile(scores, [0.001, 0.999])  # a few far scores must not squeeze the rest
     low, high = min(low, threshold), max(high, threshold)
     edges = np.linspace(low, high if high > low else low + 1e-3, 61)

@@ -60,13 +60,10 @@ def command(
     from mexma_cli.evaluation.attention import draw_attention
     from mexma_cli.evaluation.reading import read_sentences
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.text.writing import prepare_output
 
     if sentences and picture is None:
         raise click.UsageError("--sentence is for a picture: name it with --picture.")
-    if picture is not None:
-        check_plottable(picture)
-        prepare_output(picture)
+    check_plottable(picture)
     source = aligned_folder(folder, split)
     texts = {code: read_sentences(path) for code, path in source.choose(languages).items()}
     with session.encoder() as encoder:

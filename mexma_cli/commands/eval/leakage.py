@@ -69,11 +69,8 @@ def command(
     from mexma_cli.evaluation.tatoeba import read_tatoeba
     from mexma_cli.reporting.plot import check_plottable
     from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer
-    from mexma_cli.text.writing import prepare_output
 
-    if plot is not None:
-        check_plottable(plot)
-        prepare_output(plot)
+    check_plottable(plot)
     decomposer = TrainedDecomposer.open(run)
     pairs = read_tatoeba(folder, languages)
     scored = [read_pairs(path) for path in find_files(sets)]

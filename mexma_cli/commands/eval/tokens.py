@@ -45,11 +45,8 @@ def command(
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.tokens import QUERIES, draw_nearest, find_nearest, tokens_result
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.text.writing import prepare_output
 
-    if picture is not None:
-        check_plottable(picture)
-        prepare_output(picture)
+    check_plottable(picture)
     data = read_texts(folder, split, languages, QUERIES)
     with session.encoder() as encoder:
         with progress(total=1 + len(data.texts), unit="language") as bar:
