@@ -147,8 +147,11 @@ def xsim_result(
     return Result("xsim", encoder, data.settings() | settings.model_dump(), scores, rows, published)
 
 
-def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[SentenceEncoder], dict[str, float]]:
+def dev_scorer(
+    dev: DevSet, resolve: Callable[[str], Path]
+) -> Callable[[SentenceEncoder], dict[str, float]] | None:
     """A function that scores an encoder: xsim error in percent (ratio margin, k 4) by language, and the mean.
+    None, with a warning, if a file of an `optional` dev set is not there.
 
     As `mexma eval xsim` counts it: lines that are empty on either side take no part, and finding another line
     with the same translation is no error.
@@ -165,6 +168,9 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
         sides = []
         for path in (dev.path, dev.target_path):
             file = resolve(path.replace("{lang}", language))
+            if dev.optional and not file.exists():
+                log.warning("%s is not there: no dev scores", file)
+                return None
             sides.append((file, list(read_lines(file))))
         (source, lines), (target, translations) = sides
         if len(lines) != len(translations):

@@ -302,6 +302,8 @@ class DevSet(Section):
     """File of their translations, line n for line n."""
     languages: tuple[str, ...] = Field(min_length=1)
     """Codes for `{lang}`; the score is the mean over them."""
+    optional: bool = False
+    """Go without dev scores if a file is missing."""
 
     @model_validator(mode="after")
     def _a_file_for_each_language(self) -> DevSet:

@@ -154,7 +154,9 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
     code = recipe.data.corpora[0].languages[0]
     error = None if bundled else encoder.trained[code].dev_error
     if bundled and recipe.dev is not None:
-        error = dev_scorer(recipe.dev, recipe.data.resolve)(encoder)[code]
+        score = dev_scorer(recipe.dev, recipe.data.resolve)
+        assert score is not None, "the dev set is not optional"
+        error = score(encoder)[code]
     return Worth(
         len(mining.gold),
         (len(mining.sources), len(mining.targets)),

@@ -143,10 +143,12 @@ def test_a_real_encoder_finds_a_sentence_in_itself(
     assert dev_scorer(DEV, tmp_path.joinpath)(encoder)["xsim"] == 0
 
 
-def test_files_are_looked_at_before_the_training(tmp_path: Path) -> None:
+def test_files_are_looked_at_before_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, eng="0123", aaa="0123")
     with pytest.raises((MexmaError, FileNotFoundError), match=r"bbb\.txt"):
         dev_scorer(DEV, tmp_path.joinpath)
+    assert dev_scorer(DEV.model_copy(update={"optional": True}), tmp_path.joinpath) is None
+    assert caplog.messages == [f"{tmp_path}/bbb.txt is not there: no dev scores"]
     write(tmp_path, bbb="012")
     with pytest.raises(MexmaError, match=r"bbb\.txt has 3 lines, .*eng\.txt has 4"):
         dev_scorer(DEV, tmp_path.joinpath)

@@ -69,7 +69,7 @@ def train(
     stores = open_stores(recipe)
     encoder = _start(recipe)
     encoder.languages, pairs = _languages(recipe, encoder, stores), _pairs(encoder, stores)
-    _check(recipe, encoder, processes)
+    _check(recipe, encoder, processes, scored=dev_score is not None)
     if processes.first:
         _warn(recipe, sum(map(len, stores)), processes)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,14 +145,14 @@ def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
     return choose_backend(encoder.attention, processes.device(phase.trainer.device), dropout)
 
 
-def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> None:
+def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes, scored: bool) -> None:
     """Refuse what cannot run, here or at all, before the run's folder is claimed."""
     for phase in recipe.phases:
         _attention(recipe, phase, processes)
         check_loggers(phase.trainer.loggers)
-        if phase.trainer.export == "best" and recipe.dev is None:
+        if phase.trainer.export == "best" and not scored:
             raise MexmaError(
-                f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
+                f"phase {phase.name}: trainer.export is `best`, and there is no `dev` set to tell which is",
                 "name a dev set, or take `last`",
             )
         check_objective(recipe, phase, encoder)

@@ -95,8 +95,8 @@ def test_the_best_score_is_known_after_a_resume(recipe_file: Path, tmp_path: Pat
 
 
 def test_the_best_without_a_dev_set(recipe_file: Path, tmp_path: Path) -> None:
-    recipe = load(recipe_file, [f"run={tmp_path / 'run'}", "dev=null", "trainer.export=best"])
-    with pytest.raises(MexmaError, match="no `dev` to tell which is"):
+    recipe = load(recipe_file, [f"run={tmp_path / 'run'}", "trainer.export=best"])
+    with pytest.raises(MexmaError, match="no `dev` set to tell which is"):
         train(recipe)
     assert not (tmp_path / "run").exists()
 
