@@ -149,7 +149,7 @@ def _drawn(known: np.ndarray, right: np.ndarray, rng: np.random.Generator) -> tu
     return shift.ravel()[drawn], slope.ravel()[drawn]
 
 
-def pairs_to_label(probabilities: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+def pairs_to_label(probabilities: np.ndarray, count: int) -> np.ndarray:
     """Pairs whose labels tell most: most of them where the probability is in doubt, some at every score.
 
     Args:
@@ -159,7 +159,7 @@ def pairs_to_label(probabilities: np.ndarray, count: int, seed: int = 0) -> np.n
         int64 [n <= count], the places of pairs, each once, in random order.
     """
     doubt = np.cumsum(np.sqrt(probabilities * (1 - probabilities)) + 0.02)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     places = np.searchsorted(doubt / doubt[-1], (np.arange(count) + rng.random(count)) / count)
     return rng.permutation(np.unique(np.minimum(places, len(doubt) - 1)))
 

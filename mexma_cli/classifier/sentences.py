@@ -152,10 +152,8 @@ def _common(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return rows[1:][(rows[1:] == rows[:-1]).all(axis=1), 0]
 
 
-def missing_names(
-    names: Sentences, other: Sentences, rows: np.ndarray, others: np.ndarray, alike: float = 0.5
-) -> np.ndarray:
-    """How many names of N sentences have less than this share of their trigrams in the other sentence.
+def missing_names(names: Sentences, other: Sentences, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How many names of N sentences have less than half of their trigrams in the other sentence.
 
     Args:
         rows, others: int64 [N], the sentences of each pair.
@@ -172,4 +170,4 @@ def missing_names(
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
     shared = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
     share = np.bincount(of_name, shared, len(name)) / np.maximum(np.bincount(of_name, minlength=len(name)), 1)
-    return np.bincount(pair[share < alike], minlength=len(rows)).astype(np.float32)
+    return np.bincount(pair[share < 0.5], minlength=len(rows)).astype(np.float32)

@@ -100,11 +100,11 @@ def best_one_to_one(
     return choose(scored.scores, right, gold), scored.scores, right
 
 
-def calibration_error(probabilities: np.ndarray, correct: np.ndarray, bins: int = 10) -> float:
+def calibration_error(probabilities: np.ndarray, correct: np.ndarray) -> float:
     """Expected calibration error in percent: the mean distance, weighed by pairs, of the mean probability in
     a tenth from the share that is correct."""
-    place = np.minimum((probabilities * bins).astype(int), bins - 1)
-    inside = [place == one for one in range(bins) if (place == one).any()]
+    tenth = np.minimum((probabilities * 10).astype(int), 9)
+    inside = [tenth == one for one in range(10) if (tenth == one).any()]
     return 100 * sum(one.mean() * abs(probabilities[one].mean() - correct[one].mean()) for one in inside)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,9 +27,9 @@ from mexma_cli.encoder.loading.settings import (
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.bag import Bag, BagEncoder, Table, is_bag
+from mexma_cli.encoder.model.bag import Bag, Table, is_bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
-from mexma_cli.encoder.model.transformer import Computing, Sentences, Transformer, Weights
+from mexma_cli.encoder.model.transformer import Embed, Sentences, Transformer, Weights
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams import NgramEmbeddings
 from mexma_cli.errors import MexmaError
@@ -468,13 +468,13 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
-        computing = self._computing()
+        embed_some = self._way_to_embed()
         size = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # made while a GPU computes
         buffers = (sentences[start : start + size] for start in range(0, len(sentences), size))
         inputs = (Sentences(some, *self.inputs(some)) for some in buffers)
         start = 0
         for some in inputs if self.on_cpu else ahead(inputs):
-            for rows, found in computing.embed(some):
+            for rows, found in embed_some(some):
                 vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
                     on_progress(len(rows), sum(len(some.tokens[row]) for row in rows))
@@ -533,21 +533,25 @@ class SentenceEncoder:
 
         return torch.from_numpy(found)
 
-    def _computing(self) -> Computing:
+    def _way_to_embed(self) -> Embed:
         """The way to compute vectors with weights, modules and settings as they are now."""
         weights = self.transformer
         if isinstance(weights, LibraryModel):
             low = self.on_cpu and self.precision == "bfloat16"
-            return LibraryEncoder(weights, self.prefix, self.max_tokens, self.batch_size or 32, low)
+            return LibraryEncoder(weights, self.prefix, self.max_tokens, self.batch_size or 32, low).embed
         if isinstance(weights, Table):
-            return BagEncoder(weights, self.finish)
+            return partial(self._by_numpy, weights)
         assert isinstance(weights, Transformer)
         if self.precision == "float32" and self.is_bag:
-            return BagEncoder(weights.made(Bag, int(self._tokens([""])[0][0])), self.finish)
+            return partial(self._by_numpy, weights.made(Bag, int(self._tokens([""])[0][0])))
         from mexma_cli.encoder.model.packed import TransformerEncoder
 
         backend, most = self.backend, self.batch_size
-        return TransformerEncoder(weights, self.precision, self.pooling, list(self.modules), backend, most)
+        modules = list(self.modules)
+        return TransformerEncoder(weights, self.precision, self.pooling, modules, backend, most).embed
+
+    def _by_numpy(self, bag: Bag | Table, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        yield np.arange(len(some.tokens)), self.finish(bag.embed(some.tokens, some.extra))
 
     def finish(self, pooled: np.ndarray) -> np.ndarray:
         """Apply the modules to pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""

@@ -234,7 +234,7 @@ class SideIndex(Parts):
     """
 
     def __init__(
-        self, side: Side, factory: str, share: int | None, stem: Path, journal: FileJournal | None = None
+        self, side: Side, factory: str, share: int | None, stem: Path, journal: FileJournal | None
     ) -> None:
         self._side, self._stem, self._journal = side, stem, journal
         self._trained, _ = self._kept("trained", lambda: train(side, factory, share))

@@ -183,7 +183,7 @@ class LibraryModel(Weights):
         normalised: Whether its vectors have length 1.
     """
 
-    def __init__(self, library: SentenceTransformer, adapters: object = None) -> None:
+    def __init__(self, library: SentenceTransformer, adapters: object) -> None:
         from sentence_transformers.base.modules import Router
 
         self.library, self.turn = library.eval(), Lock()
@@ -239,7 +239,7 @@ class LibraryEncoder:
     low: bool
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`Computing.embed`), after every 32 batches.
+        """Rows and vectors (`transformer.Embed`), after every 32 batches.
 
         A text without tokens has the vector that it has beside others: alone, many models refuse it.
         """

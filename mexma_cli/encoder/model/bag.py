@@ -8,14 +8,14 @@ float64, so that rounding to float32 hides in what order a processor computes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mexma_cli.encoder.model.families import ACTIVATIONS, STATIC, TABLE
-from mexma_cli.encoder.model.transformer import Sentences, Transformer, Weights
+from mexma_cli.encoder.model.transformer import Transformer, Weights
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.threads import in_blocks
@@ -83,22 +83,6 @@ class Table(Weights):
         found = bags.sums(self.vectors[different], places, counts)
         found /= np.maximum(counts, 1)[:, None]
         return found.astype(np.float32)
-
-
-class BagEncoder:
-    """Vectors by NumPy alone.
-
-    Args:
-        bag: Computes pooled states.
-        finish: Applies what comes after the pooling.
-    """
-
-    def __init__(self, bag: Bag | Table, finish: Callable[[np.ndarray], np.ndarray]) -> None:
-        self._bag, self._finish = bag, finish
-
-    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`Computing.embed`), all at once."""
-        yield np.arange(len(some.tokens)), self._finish(self._bag.embed(some.tokens, some.extra))
 
 
 class Bag:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -108,11 +108,9 @@ class Sentences:
     extra: np.ndarray | None = None
 
 
-class Computing(Protocol):
-    """A way to compute vectors: a `BagEncoder`, a `TransformerEncoder` or a `LibraryEncoder`."""
-
-    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows of the sentences, int64 [n], and their vectors, float32 [n, dim], until there are all."""
+Embed = Callable[[Sentences], Iterator[tuple[np.ndarray, np.ndarray]]]
+"""A way to compute vectors: it gives rows of the sentences, int64 [n], and their vectors, float32 [n, dim],
+until there are all."""
 
 
 @dataclass
