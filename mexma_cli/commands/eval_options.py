@@ -50,6 +50,20 @@ dap_languages_option = click.option(
     metavar="LIST",
     help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
 )
+PANELS = 12
+"""Languages of a picture of clouds."""
+
+
+def plot_option(what: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """--plot, which draws something of the first languages."""
+    return click.option(
+        "--plot",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="PICTURE",
+        help=f"Draw {what} of the first {PANELS} languages (.png, .svg, .pdf).",
+    )
+
+
 split_option = click.option(
     "--split",
     default="devtest",

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.evaluation.embedder import Embed
+from mexma_cli.evaluation.embedder import Embed, Embedder
 from mexma_cli.evaluation.sts import ScoredPairs, means_of_known, score_pairs
 from mexma_cli.evaluation.tatoeba import DIRECTIONS, ENGLISH, GROUPS, AlignedPair, is_switched, precision_at_1
+from mexma_cli.evaluation.tokens import token_blocks
 from mexma_cli.reporting.plot import COLOURS, new_figure, save
 from mexma_cli.reporting.result import Result
 
 WHOLE = "vectors"
 PARTS = ("meaning", "language")
+TOKENS_OF = 100
+"""Pairs whose tokens are drawn."""
 SPEARMAN = "spearman"
 _STS17 = "ar-ar ar-en de-en en-en en-es en-fr en-it en-nl en-tr es-es"
 STS17 = {tuple(pair.split("-")) for pair in _STS17.split()}
@@ -123,20 +126,38 @@ def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str, Clouds]:
-    """For `draw_clouds`: both parts of English and of the other language in one plane, by language."""
+    """For `draw_clouds`: all parts of English and of the other language in one plane, by language."""
     panels: dict[str, Clouds] = {}
     for pair in pairs:
         sides = {
             "eng": split(embed(pair.english, ENGLISH)),
             "xx": split(embed(pair.sentences, pair.language)),
         }
-        keys = [(part, side) for part in PARTS for side in sides]
+        keys = [(part, side) for part in sides["eng"] for side in sides]
         flat = plane([sides[side][part] for part, side in keys])
         panels[pair.language] = dict(zip(keys, flat, strict=True))
     return panels
 
 
+def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder) -> dict[str, Clouds]:
+    """For `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the tokens
+    of the first TOKENS_OF pairs (DAP, Figure 1)."""
+
+    def tokens(sentences: Sequence[str], _: str | None = None) -> np.ndarray:
+        blocks = token_blocks(embed.encoder, sentences)
+        return np.concatenate([block.vectors.cpu().numpy() for block in blocks])
+
+    panels: dict[str, Clouds] = {}
+    for pair in pairs:
+        few = AlignedPair(f"{pair.language}, tokens", pair.sentences[:TOKENS_OF], pair.english[:TOKENS_OF])
+        for one, vectors_of in ((pair, embed), (few, tokens)):
+            panels |= clouds([one], vectors_of, lambda vectors: {WHOLE: vectors})
+    return panels
+
+
 OF_CLOUDS = {
+    (WHOLE, "eng"): COLOURS[1],
+    (WHOLE, "xx"): COLOURS[0],
     ("language", "eng"): COLOURS[4],
     ("language", "xx"): COLOURS[2],
     ("meaning", "eng"): COLOURS[1],
@@ -148,7 +169,7 @@ Clouds = Mapping[tuple[str, str], np.ndarray]
 
 
 def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
-    """Draw the four clouds of each language, a panel a language.
+    """Draw the clouds of each language, a panel a language.
 
     Args:
         path: .png, .svg or .pdf; written whole.
@@ -160,9 +181,11 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
     for place, (language, clouds) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(lines, columns, place)
         for key, colour in OF_CLOUDS.items():
+            if key not in clouds:
+                continue
             x, y = clouds[key].T
             # The meanings lie on one another if all is well: hollow marks let both be seen.
-            face = "none" if key[0] == "meaning" else colour
+            face = colour if key[0] == "language" else "none"
             axes.scatter(
                 x,
                 y,

@@ -92,9 +92,13 @@ def test_nothing_to_change(tmp_path: Path) -> None:
 
 
 def test_tatoeba(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
+    pytest.importorskip("matplotlib")
     write(tmp_path / "t/tatoeba.fra-eng.fra", *sentences["fra"])
     write(tmp_path / "t/tatoeba.fra-eng.eng", *sentences["eng"])
-    shown = run("eval", "tatoeba", tmp_path / "t", "--cache", "none")
+    picture = tmp_path / "clouds.svg"
+    shown = run("eval", "tatoeba", tmp_path / "t", "--cache", "none", "--plot", picture)
+    drawn = picture.read_text(encoding="utf-8")
+    assert ">fra</text>" in drawn and ">fra, tokens</text>" in drawn and ">vectors, English</text>" in drawn
     assert re.search(r"^fra +8 +100.00 +100.00$", shown.stdout, re.MULTILINE)
     assert "DAP paper" not in shown.stdout  # LASER's French set has 1,000 pairs
     assert "not compared: fra" in shown.stderr

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from mexma_cli.commands.eval_options import Result, Session, dap_languages_option, evaluation
+from mexma_cli.commands.eval_options import (
+    PANELS,
+    Result,
+    Session,
+    dap_languages_option,
+    evaluation,
+    plot_option,
+)
 from mexma_cli.commands.options import decomposer_option, path_option
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder
@@ -16,8 +23,6 @@ from mexma_cli.stages.embed.inputs import load_encoder
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.train.decompose import TrainedDecomposer
-
-PANELS = 12
 
 
 @evaluation(
@@ -35,12 +40,7 @@ PANELS = 12
     metavar="FILE|DIR",
     multiple=True,
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="PICTURE",
-    help=f"Draw both parts of the first {PANELS} languages (.png, .svg, .pdf).",
-)
+@plot_option("both parts")
 def command(
     session: Session,
     folder: Path,

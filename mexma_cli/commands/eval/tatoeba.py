@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Result, Session, dap_languages_option, evaluation
+from mexma_cli.commands.eval_options import (
+    PANELS,
+    Result,
+    Session,
+    dap_languages_option,
+    evaluation,
+    plot_option,
+)
 
 
 @evaluation(
@@ -14,19 +21,31 @@ from mexma_cli.commands.eval_options import Result, Session, dap_languages_optio
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @dap_languages_option
-def command(session: Session, folder: Path, languages: str | None) -> Result:
+@plot_option("sentences, and tokens of 100 pairs,")
+def command(session: Session, folder: Path, languages: str | None, plot: Path | None) -> Result:
     """Measure retrieval: sentences whose nearest sentence by cosine is their translation, in percent (P@1).
 
     DIR holds line-aligned files tatoeba.<l>-eng.<l> and tatoeba.<l>-eng.eng, as in data/tatoeba/v1 of
     github.com/facebookresearch/LASER. Both directions are measured. The means over the DAP paper's 14, 28 and
-    36 languages are shown where all of these are in DIR.
+    36 languages are shown where all of these are in DIR. --plot draws English and the other language on their
+    two principal components, as CLFT's pictures and DAP's Figure 1.
 
     \b
     Examples:
       mexma eval tatoeba LASER/data/tatoeba/v1 --langs 36 --model sentence-transformers/LaBSE
     """
     from mexma_cli.evaluation.tatoeba import evaluate, read_tatoeba
+    from mexma_cli.reporting.plot import check_plottable
 
+    check_plottable(plot)
     pairs = read_tatoeba(folder, languages)
     with session.embedder(sum(2 * len(pair.english) for pair in pairs)) as embed:
-        return evaluate(pairs, folder, embed)
+        result = evaluate(pairs, folder, embed)
+        if plot is not None:
+            from mexma_cli.evaluation.leakage import draw_clouds, encoder_clouds
+
+            title = f"{embed.encoder.name}: both languages in the plane of their two principal components"
+            cut = embed.encoder.truncated  # counted where it is measured, not where it is drawn
+            draw_clouds(plot, encoder_clouds(pairs[:PANELS], embed), title)
+            embed.encoder.truncated = cut
+    return result
