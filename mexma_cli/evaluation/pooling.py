@@ -13,7 +13,7 @@ from mexma_cli.evaluation.aligned import AlignedTexts
 from mexma_cli.evaluation.augment import Augmented, find_augmented
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.mteb_tasks import choose
-from mexma_cli.evaluation.senteval import Splits, check_classes, embed_splits, read_tasks
+from mexma_cli.evaluation.senteval import Splits, embed_splits, read_tasks
 from mexma_cli.evaluation.senteval import evaluate as evaluate_senteval
 from mexma_cli.evaluation.sts import ScoredPairs, find_files, means_of_known, read_pairs, score_pairs
 from mexma_cli.evaluation.xsim import measure_xsim, measure_xsimpp
@@ -64,9 +64,7 @@ def read_data(aligned: AlignedTexts | None, sts: Sequence[Path], senteval: Path 
         except MexmaError as error:
             log.info("without xsim++: %s", error.message)
     sets = [read_pairs(path) for path in find_files(sts)]
-    tasks = read_tasks([senteval]) if senteval else {}
-    for task, splits in tasks.items():
-        check_classes(task, {split: one.labels for split, one in splits.items()}, KFOLD)
+    tasks = read_tasks([senteval], KFOLD) if senteval else {}
     return PoolingData(aligned, hard, sets, sts, tasks)
 
 

@@ -92,9 +92,9 @@ class Examples:
         return len(self.sentences) + len(self.seconds)
 
 
-def read_tasks(folders: Sequence[Path]) -> dict[str, dict[str, Examples]]:
+def read_tasks(folders: Sequence[Path], kfold: int) -> dict[str, dict[str, Examples]]:
     """The splits of all tasks that the folders have the train part of, or all; a warning names the others.
-    There must be a task."""
+    There must be a task, and of each enough examples for so many folds."""
     for folder in folders:
         require_folder(folder, LAYOUTS)
     tasks = {task: read_task(task, folders) for task in TASKS}
@@ -103,6 +103,8 @@ def read_tasks(folders: Sequence[Path]) -> dict[str, dict[str, Examples]]:
         raise MexmaError(f"{' '.join(map(str, folders))}: none of SentEval's files is there", LAYOUTS)
     if missing := [task for task in TASKS if task not in found]:
         log.warning("no files of %s: left out (--help names the files)", ", ".join(missing))
+    for task, splits in found.items():
+        check_classes(task, splits, kfold)
     return found
 
 
@@ -238,22 +240,14 @@ def protocol(task: str, splits: Collection[str], kfold: int) -> Protocol:
     return Protocol("folds in folds", "all" in splits, kfold * (kfold * len(PENALTIES) + 1))
 
 
-def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int) -> None:
-    """Find out before the work whether the folds of a task's protocol can be cut.
-
-    Each class must be in every fold, and in every part of folds inside folds.
-
-    Args:
-        classes: Of the examples of each split, under any names.
-
-    Raises:
-        MexmaError: A class has too few examples for so many folds.
-    """
-    steps = protocol(task, classes.keys(), kfold)
+def check_classes(task: str, splits: Splits, kfold: int) -> None:
+    """Refuse a task whose protocol's folds cannot be cut: each class must be in every fold, and in every part
+    of folds inside folds."""
+    steps = protocol(task, splits.keys(), kfold)
     if steps.name == "dev, then test":
         return
     inside = 2 if steps.name == "folds in folds" else 1
-    fewest = min(Counter(classes["all"] if "all" in classes else classes["train"]).values())
+    fewest = min(Counter(splits["all" if "all" in splits else "train"].labels).values())
     if fewest < inside * kfold:
         most = fewest // inside
         raise MexmaError(
@@ -268,7 +262,6 @@ def run_task(
     """`accuracy` by the protocol that `protocol` names for these splits; for MRPC `f1` of class 1.
     Percent."""
     steps = protocol(task, features.keys(), kfold)
-    check_classes(task, {split: part.classes for split, part in features.items()}, kfold)
     if steps.name == "folds in folds":
         folds = _folds(features.get("all") or features["train"], kfold)
         runs = [(train, test, best_penalty(train, kfold, PENALTIES, on_fit)) for train, test in folds]

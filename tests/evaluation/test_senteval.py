@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.senteval import PENALTIES, Features, pair_features, protocol, read_task, run_task
+from mexma_cli.evaluation.senteval import (
+    PENALTIES,
+    Examples,
+    Features,
+    check_classes,
+    pair_features,
+    protocol,
+    read_task,
+    run_task,
+)
 from tests.evaluation.given import put
 
 pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")
@@ -109,14 +118,17 @@ def test_only_a_whole_task_is_as_published() -> None:
 
 
 def test_a_class_that_is_too_rare_for_the_folds() -> None:
-    rare = Features(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
+    labels = Examples(labels=["1"] * 5 + ["0"] * 25)
     with pytest.raises(MexmaError, match="CR: a class has 5 examples, too few for 3 folds") as caught:
-        run_task("CR", {"all": rare}, kfold=3)
+        check_classes("CR", {"all": labels}, kfold=3)
     assert caught.value.hint == "use --kfold 2 or less"
-    test = Features(np.ones((4, 2)), np.array([0, 1, 0, 1]))  # folds that are not cut again need fewer
+    splits = {"train": labels, "test": Examples()}  # folds that are not cut again need fewer
+    check_classes("TREC", splits, kfold=5)
+    rare = Features(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
+    test = Features(np.ones((4, 2)), np.array([0, 1, 0, 1]))
     assert run_task("TREC", {"train": rare, "test": test}, kfold=5)["accuracy"] == 50
     with pytest.raises(MexmaError, match="TREC: a class has 5 examples, too few for 6 folds"):
-        run_task("TREC", {"train": rare, "test": test}, kfold=6)
+        check_classes("TREC", splits, kfold=6)
 
 
 def test_features_of_pairs() -> None:

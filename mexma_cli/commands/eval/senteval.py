@@ -39,11 +39,9 @@ def command(session: Session, folders: tuple[Path, ...], kfold: int) -> Result:
       mexma eval senteval data/senteval data/mrpc --kfold 5
     """
     require("sklearn", "eval", "SentEval's logistic regression")
-    from mexma_cli.evaluation.senteval import check_classes, embed_splits, evaluate, protocol, read_tasks
+    from mexma_cli.evaluation.senteval import embed_splits, evaluate, protocol, read_tasks
 
-    tasks = read_tasks(folders)
-    for task, splits in tasks.items():
-        check_classes(task, {split: examples.labels for split, examples in splits.items()}, kfold)
+    tasks = read_tasks(folders, kfold)
     sentences = sum(examples.texts for splits in tasks.values() for examples in splits.values())
     with session.embedder(sentences) as embed:
         features = {task: embed_splits(splits, embed) for task, splits in tasks.items()}
