@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Self
 
 import numpy as np
 import torch
 import xxhash
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.packing import PackedBatch, pack
+from mexma_cli.encoder.model.packing import OfTensors, PackedBatch, pack
 from mexma_cli.objectives.gather import all_rows
 from mexma_cli.store.pairs import ExtraColumn
 
@@ -89,7 +88,7 @@ class TokenPairs:
 
 
 @dataclass(frozen=True)
-class PairViews:
+class PairViews(OfTensors):
     """B pairs as one packed batch: C clean sentences by length, then (if there are any) masked sequences.
 
     C is 2B + H, both sides of each pair and the hard negatives; or B, one side of each. An objective that
@@ -145,31 +144,7 @@ class PairViews:
     def split(self) -> tuple[PackedBatch, PackedBatch]:
         """The clean sentences and the masked sequences, each as a packed batch of its own."""
         batch, count = self.batch, len(self.identities)
-        tokens = sum(batch.lengths[:count])
-        clean = PackedBatch(
-            batch.input_ids[:tokens],
-            batch.position_ids[:tokens],
-            batch.cu_seqlens[: count + 1],
-            batch.lengths[:count],
-            batch.extra_embeddings,
-        )
-        masked = PackedBatch(
-            batch.input_ids[tokens:],
-            batch.position_ids[tokens:],
-            batch.cu_seqlens[count:] - tokens,
-            batch.lengths[count:],
-            batch.extra_embeddings,
-        )
-        return clean, masked
-
-    def to(self, device: torch.device) -> Self:
-        """A copy of these views on another device."""
-        moved: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if isinstance(value, torch.Tensor):
-                moved[one.name] = value.to(device, non_blocking=True)
-        return replace(self, batch=self.batch.to(device), **moved)
+        return batch.part(0, count), batch.part(count, len(batch.lengths))
 
 
 @dataclass(frozen=True)

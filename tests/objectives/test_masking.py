@@ -19,7 +19,7 @@ from transformers import AutoModelForMaskedLM
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.contrastive.loss import concatenated_views
-from mexma_cli.objectives.dap.loss import DapViews
+from mexma_cli.objectives.dap.loss import HeadInputs
 from mexma_cli.objectives.dap.settings import Rtl
 from mexma_cli.objectives.masking import (
     Masking,
@@ -197,8 +197,9 @@ def test_pairs_for_the_head_of_dap_lie_where_they_say(count: int, direction: Any
     """Each sequence is a pair without its first tokens; only the predicted side has hidden ones."""
     pairs, start = random_pairs(count, count), 7
     chosen = TokenPairs(pairs, 3, start, np.arange(count) + 10)
-    views = DapViews.of(Sides.of(chosen, VOCABULARY), chosen, Rtl(ratio=ratio, direction=direction))
-    head = views.head
+    sides = Sides.of(chosen, VOCABULARY)
+    views = sides.views()
+    head = HeadInputs.of(views, sides, chosen, Rtl(ratio=ratio, direction=direction))
     assert len(views.batch.lengths) == 2 * count
     assert torch.equal(head.batch.input_ids, views.batch.input_ids[head.places])
     assert list(head.batch.lengths) == sorted(head.batch.lengths)

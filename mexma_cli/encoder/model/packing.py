@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 
+class OfTensors:
+    """A dataclass of tensors, and of others of its kind; what else it has stays on the host."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """A copy of it on another device."""
+        own: Any = self
+        moved: dict[str, Any] = {}
+        for name, value in vars(own).items():
+            if isinstance(value, torch.Tensor):
+                moved[name] = value.to(device, non_blocking=True)
+            elif isinstance(value, OfTensors):
+                moved[name] = value.to(device)
+        return replace(own, **moved)
+
+
 @dataclass(frozen=True)
-class PackedBatch:
+class PackedBatch(OfTensors):
     """B sentences of T tokens in all, one after the other.
 
     Attributes:
@@ -28,15 +44,15 @@ class PackedBatch:
     lengths: tuple[int, ...]
     extra_embeddings: torch.Tensor | None = None
 
-    def to(self, device: torch.device | str) -> PackedBatch:
-        """A copy of this batch on another device."""
-        extra = self.extra_embeddings
-        return replace(
-            self,
-            input_ids=self.input_ids.to(device, non_blocking=True),
-            position_ids=self.position_ids.to(device, non_blocking=True),
-            cu_seqlens=self.cu_seqlens.to(device, non_blocking=True),
-            extra_embeddings=None if extra is None else extra.to(device, non_blocking=True),
+    def part(self, first: int, last: int) -> PackedBatch:
+        """Sentences `first` to `last`."""
+        start, stop = sum(self.lengths[:first]), sum(self.lengths[:last])
+        return PackedBatch(
+            self.input_ids[start:stop],
+            self.position_ids[start:stop],
+            self.cu_seqlens[first : last + 1] - start,
+            self.lengths[first:last],
+            self.extra_embeddings,
         )
 
 

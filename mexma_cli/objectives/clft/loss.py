@@ -11,8 +11,7 @@ A is trained along and left behind (TinyBERT's W_h, Jiao et al. 2020, section 3)
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -40,10 +39,6 @@ class ClftViews(PairViews):
 
     anchors: PackedBatch
     anchor_rows: torch.Tensor
-
-    def to(self, device: torch.device) -> Self:
-        """A copy of these views on another device."""
-        return replace(super().to(device), anchors=self.anchors.to(device))
 
 
 class Clft(Objective):
@@ -97,7 +92,7 @@ class Clft(Objective):
             ids, extra = vocabulary.merge_split_words(ids)
         order = np.argsort([len(sentence) for sentence in ids], kind="stable")
         return ClftViews(
-            **{field.name: getattr(views, field.name) for field in fields(views)},
+            **vars(views),
             anchors=pack([ids[row] for row in order], vocabulary.first_position, extra),
             anchor_rows=torch.from_numpy(np.argsort(order)),
         )

@@ -10,8 +10,8 @@ RTL (section 3.3.2 says why), and get no gradient from it.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
-from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.packing import OfTensors, PackedBatch
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
@@ -30,7 +30,7 @@ from mexma_cli.objectives.views import PairViews, Sides, TokenPairs
 
 
 @dataclass(frozen=True)
-class HeadInputs:
+class HeadInputs(OfTensors):
     """B pairs as RTL's head takes them: source then target, each without its first token.
 
     In the released program the first tokens are there and blocked as keys in every layer. Nothing reads
@@ -50,11 +50,6 @@ class HeadInputs:
     chosen: torch.Tensor
     backward: torch.Tensor
     languages: torch.Tensor
-
-    def to(self, device: torch.device) -> HeadInputs:
-        """A copy on another device."""
-        tensors = (self.places, self.chosen, self.backward, self.languages)
-        return HeadInputs(self.batch.to(device), *(one.to(device, non_blocking=True) for one in tensors))
 
     @classmethod
     def of(cls, views: PairViews, sides: Sides, pairs: TokenPairs, settings: Rtl) -> HeadInputs:
@@ -97,17 +92,6 @@ class DapViews(PairViews):
 
     head: HeadInputs
 
-    @classmethod
-    def of(cls, sides: Sides, pairs: TokenPairs, settings: Rtl) -> DapViews:
-        """All sentences by length; `pairs` are those that the sides are of."""
-        views = sides.views()
-        clean = {field.name: getattr(views, field.name) for field in fields(views)}
-        return cls(**clean, head=HeadInputs.of(views, sides, pairs, settings))
-
-    def to(self, device: torch.device) -> Self:
-        """A copy of these views on another device."""
-        return replace(super().to(device), head=self.head.to(device))
-
 
 class Dap(TranslationRanking):
     """Translation ranking and RTL.
@@ -144,7 +128,9 @@ class Dap(TranslationRanking):
 
     def batch(self, pairs: TokenPairs) -> DapViews:
         """Both sides clean, and their tokens as the head takes them."""
-        return DapViews.of(Sides.of(pairs, self.vocabulary), pairs, self.rtl)
+        sides = Sides.of(pairs, self.vocabulary)
+        views = sides.views()
+        return DapViews(**vars(views), head=HeadInputs.of(views, sides, pairs, self.rtl))
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """InfoNCE between the sentence vectors, and with hard negatives; RTL from the token states."""

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
+from mexma_cli.encoder.model.packing import OfTensors
 from mexma_cli.objectives.decompose.settings import OracleTerms
 from mexma_cli.objectives.losses import cosine_distance
 
@@ -23,7 +24,7 @@ Terms = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class VectorPairs:
+class VectorPairs(OfTensors):
     """The vectors of B pairs of translations.
 
     Attributes:
@@ -35,11 +36,6 @@ class VectorPairs:
     target: torch.Tensor
     source_language: torch.Tensor
     target_language: torch.Tensor
-
-    def to(self, device: torch.device) -> VectorPairs:
-        """A copy of these pairs on another device."""
-        parts = (self.source, self.target, self.source_language, self.target_language)
-        return VectorPairs(*(part.to(device, non_blocking=True) for part in parts))
 
 
 @dataclass(frozen=True)
