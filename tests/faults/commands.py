@@ -46,6 +46,8 @@ SPLIT = (
 SCORE = ("score", "gold.tsv", *WITH, "-o", "scored.jsonl")
 XSIM = ("eval", "xsim", "dev", *WITH, "--cache", "kept", "-o", "xsim.result.json")
 ATTENTION = ("eval", "attention", "dev", *WITH, "-o", "attention.result.json")
+TOKENS = ("eval", "tokens", "dev", *WITH, "-o", "tokens.result.json")
+TATOEBA = ("eval", "tatoeba", "tatoeba", *WITH, "--cache", "kept", "-o", "tatoeba.result.json")
 LEAKAGE = (
     *("eval", "leakage", "tatoeba", "--with", "maps", *WITH, "--cache", "kept"),
     *("-o", "leakage.result.json"),
@@ -155,6 +157,8 @@ COMMANDS = [
     Command("augment", ("augment", "b.txt", "-o", "hard")),
     Command("eval", XSIM, parts=True),
     Command("eval-attention", (*ATTENTION, "--picture", "heads.png"), parts=True, long=True),
+    Command("eval-tokens", (*TOKENS, "--picture", "nearest.svg"), parts=True, long=True),
+    Command("eval-tatoeba", (*TATOEBA, "--plot", "clouds.png"), parts=True, long=True),
     Command("eval-leakage", (*LEAKAGE, "--plot", "parts.png"), (A, B, MAPS), parts=True, long=True),
     Command("eval-codeswitch", CODESWITCH),
     Command("report-page", ("report", "xsim.result.json", "-o", "page.html"), (XSIM,)),

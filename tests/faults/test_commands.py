@@ -22,7 +22,7 @@ READ = {
         "--exclude",
         "--gold",
     ),
-    *("--lid-model", "--neighbours", "--plugin", "--source", "--sts", "--target", "--text"),
+    *("--lid-model", "--neighbours", "--plugin", "--senteval", "--source", "--sts", "--target", "--text"),
     *("--thresholds", "--with", "--within", "--xsim"),
 }
 ASK = {"--labels"}
