@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 import xxhash
 
+from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import clear, whole_file
-from mexma_cli.languages import resolve
 from mexma_cli.numerics.machine import cache_folder
 from mexma_cli.reporting.result import Result, describe
 from mexma_cli.store.arrays import load_array
@@ -76,7 +76,7 @@ class Embedder:
             MexmaError: The encoder has to know the language, and it is not known or has no token.
         """
         if self.encoder.takes_language:
-            self.encoder.set_language(language and resolve(language))
+            self.encoder.set_language(language and languages.resolve(language))
             key_parts = (*key_parts, self.encoder.language or "")
         if self.folder is None:
             return self.encoder.embed(sentences, self.on_progress)
@@ -102,7 +102,7 @@ class Embedder:
         if not self.encoder.takes_language:
             return True
         try:
-            self.encoder.set_language(resolve(language))
+            self.encoder.set_language(languages.resolve(language))
         except MexmaError:
             return False
         return True
@@ -162,7 +162,7 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
         column whether the language is known, and beside each score that is the mean of a column is the mean
         over the languages that are.
     """
-    marks = ["yes" if _code(row["language"]) in known else "no" for row in result.rows]
+    marks = ["yes" if languages.known(row["language"]) in known else "no" for row in result.rows]
     if not known or "no" not in marks:
         return result
     log.info(
@@ -178,10 +178,3 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
             scores[f"{score}, known languages"] = fmean(values)
     rows = [row | {COLUMN: mark} for row, mark in zip(result.rows, marks, strict=True)]
     return replace(result, scores=scores, rows=rows)
-
-
-def _code(language: str) -> str:
-    try:
-        return resolve(language)
-    except MexmaError:  # a code of a benchmark's own
-        return language
