@@ -81,7 +81,6 @@ def _shrink(texts: Path) -> None:
     """
     from mexma_cli.commands import demo
     from mexma_cli.knn import tiles
-    from mexma_cli.stages import demo as stage
     from mexma_cli.stages.split import inputs
     from mexma_cli.store import journal
     from mexma_cli.store.writer import EmbeddingWriter
@@ -97,7 +96,7 @@ def _shrink(texts: Path) -> None:
     write(texts / "gold.tsv", *map("\t".join, pairs))
     for side, name in enumerate(("spa", "eng")):
         write(texts / f"{name}.txt", *sorted(pair[side] for pair in pairs))
-    stage.shipped_texts = lambda: texts
+    demo.shipped_texts = lambda: texts  # type: ignore[assignment]
     demo.subprocess = SimpleNamespace(run=lambda words: SimpleNamespace(returncode=_in_process(words[3:])))  # type: ignore[assignment]
 
 

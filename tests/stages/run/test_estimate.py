@@ -77,7 +77,7 @@ def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Pa
         for name in units:
             record = folder.record(name)
             assert record is not None
-            folder._keep(name, record.sealed(processor_seconds=seconds))
+            folder._write(name, record.sealed(processor_seconds=seconds))
         found = estimate(recipe, Selection(), jobs=1)
         assert found["seconds"] == {} and found["units"]["knn"]["up to date"] == found["units"]["knn"]["all"]
         hours.append({work: spent["hours"] for work, spent in found["works"].items()})
