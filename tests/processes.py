@@ -183,3 +183,10 @@ def together(code: str, *arguments: str | Path, **environment: str) -> list[Prog
     for process in processes:
         process.store = store
     return processes
+
+
+def in_two_processes(function: Callable[..., None], *arguments: object) -> None:
+    """Call a function in two processes, with the number of the process before the arguments."""
+    from torch.multiprocessing import start_processes
+
+    start_processes(function, arguments, 2, start_method="forkserver")

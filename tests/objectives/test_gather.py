@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,6 +22,7 @@ from mexma_cli.objectives.gather import all_rows, global_mean
 from mexma_cli.objectives.views import TokenPairs
 from mexma_cli.settings.registry import ObjectiveSettings
 from tests.objectives.pairs import token_ids
+from tests.processes import in_two_processes
 
 ROWS = (2, 5)
 """Of process 0 and of process 1: not the same."""
@@ -171,7 +171,7 @@ def found(
 ) -> list[dict[str, Terms]]:
     """What each of two processes has: terms and gradients of every loss and objective."""
     folder = tmp_path_factory.mktemp("processes")
-    mp.start_processes(one_process, (str(folder), str(tiny_encoder), sentences), 2, start_method="forkserver")
+    in_two_processes(one_process, str(folder), str(tiny_encoder), sentences)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 
