@@ -100,7 +100,7 @@ def estimate(
     inputs, folder = inputs_of(recipe), RunFolder(Path(recipe.run))
     before = resident()
     encoder = load_encoder(recipe.encoder)
-    held = resident() - before
+    held = max(0, resident() - before)
     if calibrated:
         calibrate(recipe, encoder.dim)
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import shipped_folder
 from mexma_cli.stages.run import costs
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
@@ -82,3 +86,18 @@ def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Pa
         assert found["seconds"] == {} and found["units"]["knn"]["up to date"] == found["units"]["knn"]["all"]
         hours.append({work: spent["hours"] for work, spent in found["works"].items()})
     assert hours[1] == pytest.approx({work: 10 * spent for work, spent in hours[0].items()})
+
+
+@pytest.mark.slow
+def test_the_memory_that_is_said_is_that_of_a_worker(tmp_path: Path) -> None:
+    texts = shipped_folder("examples") / "spa-eng"
+    languages = {code: {"input": str(texts / f"{code}.txt")} for code in ("spa", "eng")}
+    recipe = {"kind": "corpus", "name": "memory", "run": "run", "root": ".", "languages": languages}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    command = [sys.executable, "-m", "mexma_cli", "-q", "run", "recipe.yaml"]
+    said = json.loads(subprocess.check_output([*command, "--dry-run", "--json"], cwd=tmp_path))
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert said["memory"] == pytest.approx(1024 * used.ru_maxrss, rel=0.2)
