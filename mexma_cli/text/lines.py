@@ -51,6 +51,13 @@ _WITHOUT_LINE_FEED = 16 << 20
 _LONGEST = 64 << 20
 """Longest line whose length is counted for the message."""
 _ZIP = b"PK\x03\x04"
+_NO_TEXTS = {
+    b"%PDF-": "a PDF",
+    b"{\\rtf": "RTF",
+    b"\xd0\xcf\x11\xe0": "a document of an office program",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!\x1a": "a RAR archive",
+}
 # What zipfile raises for damaged archives.
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
 _BLANK = re.compile(f"[{INVISIBLE}]*")
@@ -371,8 +378,12 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     if start.startswith(_ZIP):
         raise MexmaError(
             f"{where} is a zip archive, not a text file",
-            "unpack it; in a recipe, `format: opus` reads zips with a file for each language",
+            "unpack it (of a .docx, .odt or .epub, save the text); in a recipe, `format: opus` reads zips "
+            "with a file for each language",
         )
+    for begins, kind in _NO_TEXTS.items():
+        if start.startswith(begins):
+            raise MexmaError(f"{where} is {kind}, not a text file", "save its text first, as UTF-8")
     wanted, found = named(where), found_in(start)
     if wanted and wanted is not found and start:
         raise MexmaError(f"{where} is not {wanted.name} data, in spite of its name", "rename or repack it")

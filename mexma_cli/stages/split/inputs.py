@@ -6,6 +6,7 @@ import codecs
 import glob
 import logging
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -159,7 +160,9 @@ class Inputs:
                 else:
                     yield from _lines_or_paragraphs(pieces, prefix, "text", how.settings.document == "blank")
             else:
-                yield from _lines_or_paragraphs(_checked_pieces(path), prefix, found)
+                yield from _lines_or_paragraphs(
+                    _objects(_checked_pieces(path), label_of(path)), prefix, found
+                )
 
     def size(self) -> int:
         """About how many bytes of text there are; 0 if nobody knows."""
@@ -289,9 +292,25 @@ def _of_no_other_kind(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
     """The pieces of a text, as they come."""
     first = next(pieces, b"")
     kind = begins_as(first)
+    if kind == "xml":
+        raise MexmaError(
+            f"{where} is XML, of which only TMX and XHTML are read",
+            "take its text out of it first; --format text reads it as text",
+        )
     if kind in ("warc", "tmx", "jsonl"):
         raise MexmaError(
             f"{where} begins as {kind.upper()}", f"--format {kind} reads it so, --format text as text"
+        )
+    yield from chain([first], pieces)
+
+
+def _objects(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+    """The pieces of JSONL, as they come."""
+    first = next(pieces, b"")
+    if first.lstrip().startswith(b"["):
+        raise MexmaError(
+            f"{where} is a list in JSON, not an object a line",
+            f"`jq -c '.[]' {shlex.quote(where)} > documents.jsonl` makes one of it",
         )
     yield from chain([first], pieces)
 

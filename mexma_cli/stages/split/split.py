@@ -190,9 +190,9 @@ def _check_fields(report: SplitReport, how: Splitting, inputs: Inputs) -> None:
 def _texts_of_first(inputs: Inputs) -> list[str]:
     """The fields with text of the first object of the first file, the longest first; none of other files."""
     file = inputs.files[0]
-    with suppress(MexmaError, ValueError, RecursionError, StopIteration):
-        found = json.loads(next(read_lines(file))) if file.is_file() else None
-        texts = {name: text for name, text in found.items() if isinstance(text, str)} if found else {}
+    with suppress(MexmaError, ValueError, RecursionError, StopIteration, AttributeError):
+        found = json.loads(next(read_lines(file))) if file.is_file() else {}
+        texts = {name: text for name, text in found.items() if isinstance(text, str)}
         return sorted(texts, key=lambda name: -len(texts[name]))[:5]
     return []
 

@@ -262,6 +262,25 @@ def test_a_text_that_begins_as_another_kind_is_refused_by_its_option(
         assert out.read_text("utf-8") == f"{ONE}\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '[\n {"text": "Oui."},\n {"text": "Non."}\n]\n', "a.json is a list in JSON"),
+        ("a.xlf", '<?xml version="1.0"?>\n<xliff version="1.2"/>', "a.xlf is XML, of which only TMX"),
+        ("a.pdf", "%PDF-1.7\n1 0 obj\n", "a.pdf is a PDF, not a text file"),
+        ("a.rtf", r"{\rtf1\ansi Bonjour le monde.}", "a.rtf is RTF, not a text file"),
+        ("a.jsonl", "5\n", "no document can be read: 1 malformed"),
+    ],
+)
+def test_what_holds_no_documents_is_refused(
+    name: str, content: str, message: str, tmp_path: Path, out: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(MexmaError, match=message):
+        run(tmp_path / name, to=out)
+    assert not out.exists()
+
+
 def test_lines_of_a_wrapped_text_without_spaces_between_words(tmp_path: Path, out: Path) -> None:
     text = "我们昨天去了河边的\n老房子。他们坐火车\r\n 去了 Berlin\n和巴黎。\n\n第三句话在这里结束。\n"
     (tmp_path / "a.txt").write_bytes(text.encode())
