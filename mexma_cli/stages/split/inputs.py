@@ -160,9 +160,10 @@ class Inputs:
                 else:
                     yield from _lines_or_paragraphs(pieces, prefix, "text", how.settings.document == "blank")
             else:
-                yield from _lines_or_paragraphs(
-                    _objects(_checked_pieces(path), label_of(path)), prefix, found
-                )
+                pieces = _checked_pieces(path)
+                if len(self.files) == 1:  # of many, one that is no JSONL is counted as malformed
+                    pieces = _objects(pieces, label_of(path))
+                yield from _lines_or_paragraphs(pieces, prefix, found)
 
     def size(self) -> int:
         """About how many bytes of text there are; 0 if nobody knows."""
