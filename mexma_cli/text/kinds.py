@@ -34,7 +34,12 @@ _KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern
 
 def kind_of(path: Path) -> Kind:
     """The kind of a file, by its name."""
-    return KINDS.get(Path(plain_name(path.name)).suffix.lower(), "text")
+    return KINDS.get(suffix_of(path), "text")
+
+
+def suffix_of(path: Path) -> str:
+    """The ending of a file's name without that of its compression, in lower case."""
+    return Path(plain_name(path.name)).suffix.lower()
 
 
 def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:

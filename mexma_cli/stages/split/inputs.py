@@ -23,7 +23,7 @@ from mexma_cli.languages import UNSTATED, known, resolve, spellings
 from mexma_cli.settings.stages import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.kinds import KINDS, begins_as, kind_of
+from mexma_cli.text.kinds import begins_as, kind_of, suffix_of
 from mexma_cli.text.lines import (
     OTHER_FORMATS,
     document_id,
@@ -155,6 +155,10 @@ class Inputs:
                 pieces = _checked_pieces(path)
                 if how.settings.format is None:
                     pieces = _of_no_other_kind(pieces, label_of(path))
+                    if suffix_of(path) in OTHER_FORMATS:
+                        raise MexmaError(
+                            f"{label_of(path)} is no text, as its name says", "--format text reads it as text"
+                        )
                 if how.settings.document == "file":
                     yield _whole(pieces, name, "text")
                 else:
@@ -266,10 +270,9 @@ def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> It
             if other in own and code not in own:
                 other_sides.add(name)
     for path in files:
-        suffix = Path(plain_name(path.name)).suffix.lower()
         if str(path) in other_sides:
             passed_over["other sides of Moses pairs"] += 1
-        elif suffix in OTHER_FORMATS and suffix not in KINDS:
+        elif suffix_of(path) in OTHER_FORMATS and kind_of(path) == "text":
             passed_over["no text, as their names say"] += 1
         else:
             yield path

@@ -269,6 +269,7 @@ def test_a_text_that_begins_as_another_kind_is_refused_by_its_option(
         ("a.xlf", '<?xml version="1.0"?>\n<xliff version="1.2"/>', "a.xlf is XML, of which only TMX"),
         ("a.pdf", "%PDF-1.7\n1 0 obj\n", "a.pdf is a PDF, not a text file"),
         ("a.rtf", r"{\rtf1\ansi Bonjour le monde.}", "a.rtf is RTF, not a text file"),
+        ("a.csv", "id,text\n1,Bonjour.\n", "a.csv is no text, as its name says"),
         ("a.jsonl", "5\n", "no document can be read: 1 malformed"),
     ],
 )
