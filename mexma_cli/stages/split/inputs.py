@@ -154,11 +154,7 @@ class Inputs:
             elif found == "text":
                 pieces = _checked_pieces(path)
                 if how.settings.format is None:
-                    pieces = _of_no_other_kind(pieces, label_of(path))
-                    if suffix_of(path) in OTHER_FORMATS:
-                        raise MexmaError(
-                            f"{label_of(path)} is no text, as its name says", "--format text reads it as text"
-                        )
+                    pieces = _of_no_other_kind(pieces, path)
                 if how.settings.document == "file":
                     yield _whole(pieces, name, "text")
                 else:
@@ -292,10 +288,10 @@ def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
         yield Chunk(number, held)
 
 
-def _of_no_other_kind(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+def _of_no_other_kind(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     """The pieces of a text, as they come."""
     first = next(pieces, b"")
-    kind = begins_as(first)
+    kind, where = begins_as(first), label_of(path)
     if kind == "xml":
         raise MexmaError(
             f"{where} is XML, of which only TMX and XHTML are read",
@@ -305,6 +301,8 @@ def _of_no_other_kind(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
         raise MexmaError(
             f"{where} begins as {kind.upper()}", f"--format {kind} reads it so, --format text as text"
         )
+    if suffix_of(path) in OTHER_FORMATS:
+        raise MexmaError(f"{where} is no text, as its name says", "--format text reads it as text")
     yield from chain([first], pieces)
 
 
