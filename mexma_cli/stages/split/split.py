@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain, islice
@@ -150,8 +150,11 @@ def split(
     worker = ChunkWorker(how)
     model = worker.check()
     tell = on_progress or (lambda done, total: None)
-    with only_process(outputs.files), no_space_as_message(outputs.sentences):
-        folder = _work_folder(outputs.work, how, model)
+    with (
+        only_process(outputs.files),
+        no_space_as_message(outputs.sentences),
+        _work_folder(outputs.work, how, model) as folder,
+    ):
         found = _Chunks(folder, worker, how, workers).made(inputs, tell)
         codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
@@ -166,7 +169,6 @@ def split(
             write_chunks(outputs.files, _texts(found, codes, how.rejects))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)
         del codes
-        (folder.parent / PROGRESS).unlink()  # the workplace goes
     return report
 
 
@@ -214,8 +216,10 @@ def _check_beside(outputs: SplitOutputs) -> None:
             )
 
 
-def _work_folder(folder: Path, how: Splitting, model: str | None) -> Path:
-    """The folder of the chunks' results, without any that other settings have made."""
+@contextmanager
+def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Path]:
+    """The folder of the chunks' results, without any that other settings have made. It stays for the next run
+    if the block fails with results in it."""
     packages = ("ftfy", "sentencex", "sentence-splitter")
     ours = {
         "format": _FORMAT,
@@ -225,7 +229,7 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Path:
         "packages": {name: version(name) for name in packages},
     }
     print_ = fingerprint(ours)
-    path = folder.parent / PROGRESS
+    path, same = folder.parent / PROGRESS, False
     if path.is_file():
         try:
             same = read_json(path).get("fingerprint") == print_
@@ -233,11 +237,18 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Path:
             same = False
         if same:
             log.info("%s: what an earlier run has finished is taken over", folder)
-            return folder
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    write_json_atomic(path, {"fingerprint": print_, **ours})
-    return folder
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    if not same:
+        folder.mkdir()
+        write_json_atomic(path, {"fingerprint": print_, **ours})
+    try:
+        yield folder
+    except BaseException:
+        if not any(folder.glob("*.npz")):
+            path.unlink(missing_ok=True)
+        raise
+    path.unlink()  # the workplace goes
 
 
 class _Chunks:
