@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -249,6 +249,12 @@ class Bitext(NamedTuple):
     def pairs(self) -> Iterator[Pair]:
         """The pairs alone."""
         return (pair for _, pair in self.records)
+
+
+def begun(kind: str, records: Iterator[Record], languages: Callable[[], tuple[str, str]]) -> Bitext:
+    """A file whose first pair is read at once, since the languages are known from then on."""
+    first = list(islice(records, 1))
+    return Bitext(kind, languages(), chain(first, records))
 
 
 class BitextFormat(ABC):

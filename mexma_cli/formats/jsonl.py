@@ -7,7 +7,6 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -17,6 +16,7 @@ from mexma_cli.formats.bitext import (
     BitextFormat,
     Pair,
     RawText,
+    begun,
     bitext_format,
     pair_of,
     typed,
@@ -59,8 +59,7 @@ class Jsonl(BitextFormat):
         (text,) = texts
         sides = _Sides(languages, text.options)
         records = text.records(enumerate(text.lines(), 1), sides.pair)
-        first = list(islice(records, 1))  # which says the languages
-        return Bitext(self.name, sides.languages, chain(first, records))
+        return begun(self.name, records, lambda: sides.languages)
 
 
 def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:

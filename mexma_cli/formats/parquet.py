@@ -18,6 +18,7 @@ from mexma_cli.formats.bitext import (
     BitextFormat,
     Pair,
     RawText,
+    begun,
     bitext_format,
     pair_of,
     typed,
@@ -80,9 +81,8 @@ class Parquet(BitextFormat):
         require("pyarrow", "parquet", "Parquet")
         (text,) = texts
         reader = _Reader(text, languages)
-        pairs = reader.pairs(text.pieces)
-        first = list(islice(pairs, 1))  # which says the languages
-        return Bitext(self.name, reader.languages, ((None, pair) for pair in chain(first, pairs)))
+        pairs = ((None, pair) for pair in reader.pairs(text.pieces))
+        return begun(self.name, pairs, lambda: reader.languages)
 
 
 class _Reader:

@@ -23,6 +23,7 @@ from mexma_cli.formats.bitext import (
     BitextFormat,
     Pair,
     RawText,
+    begun,
     bitext_format,
     pair_of,
 )
@@ -133,9 +134,8 @@ class Tmx(BitextFormat):
         without both languages, or with more if they are not stated."""
         (text,) = texts
         reader = _Reader(text, languages)
-        pairs = reader.pairs(text.pieces)
-        first = list(islice(pairs, 1))  # which says the languages
-        return Bitext(self.name, reader.languages, ((None, pair) for pair in chain(first, pairs)))
+        pairs = ((None, pair) for pair in reader.pairs(text.pieces))
+        return begun(self.name, pairs, lambda: reader.languages)
 
 
 class _Reader:

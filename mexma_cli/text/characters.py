@@ -125,12 +125,17 @@ class Characters:
         return np.searchsorted(np.cumsum(self.lengths + 1) - 1, places)
 
 
+def every_character() -> str:
+    """All code points in order, also those of half a character."""
+    return np.arange(0x110000, dtype=np.uint32).tobytes().decode("utf-32-le", "surrogatepass")
+
+
 @lru_cache(maxsize=16)
 def _kinds(script: str | None) -> np.ndarray:
     """The kind of every code point, uint8 [0x110000]."""
     import regex  # knows the scripts of Unicode
 
-    every = np.arange(0x110000, dtype=np.uint32).tobytes().decode("utf-32-le", "surrogatepass")
+    every = every_character()
     own = _scripts(_WRITTEN_IN.get(script, (script,))) if script else ""
     unspaced = _scripts(_UNSPACED)
     letters = r"[\p{L}\p{M}]"

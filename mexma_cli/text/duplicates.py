@@ -12,6 +12,7 @@ from unicodedata import category
 import numpy as np
 import xxhash
 
+from mexma_cli.text.characters import every_character
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.normalise import normal_form
 
@@ -152,7 +153,7 @@ def _hashed_trigrams(sentences: Sequence[str]) -> np.ndarray:
 @cache
 def _is_letter() -> np.ndarray:
     """Whether `_NO_LETTERS` leaves each code point, bool [0x110000]."""
-    every = np.arange(0x110000, dtype=np.uint32).tobytes().decode("utf-32-le", "surrogatepass")
+    every = every_character()
     letters = np.ones(len(every), dtype=bool)
     for found in _NO_LETTERS.finditer(every):
         letters[found.start() : found.end()] = False
