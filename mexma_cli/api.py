@@ -257,9 +257,8 @@ def mine(
     from dataclasses import replace
 
     from mexma_cli.settings.stages import MineSettings
-    from mexma_cli.stages.embed.inputs import open_inputs
+    from mexma_cli.stages.embed.inputs import language_of, open_inputs
     from mexma_cli.stages.mine.documents import read_documents
-    from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.mine.mine import mine as mine_stores
 
     wanted = MineSettings.of(settings)
@@ -378,7 +377,7 @@ def score(
     True
     """
     from mexma_cli.settings.stages import JudgingSettings
-    from mexma_cli.stages.mine.files import language_of
+    from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 

@@ -113,7 +113,6 @@ def command(
     kind, with_ids = chosen_format(kind, output, with_ids, alignments=True)
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
-    from mexma_cli.reporting.align_page import draw_alignment
     from mexma_cli.reporting.plot import FORMATS, check_plottable
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import (
@@ -158,11 +157,13 @@ def command(
 
     def draw(found: Aligned) -> None:
         names = source.name, target.name
-        if plot is not None and as_page:
-            from mexma_cli.reporting.align_page import write_alignment_page
+        if plot is None:
+            return
+        from mexma_cli.reporting.align_page import draw_alignment, write_alignment_page
 
+        if as_page:
             write_alignment_page(plot, found.document_pairs(), names)
-        elif plot is not None:
+        else:
             draw_alignment(plot, *found.laid_out(), names=names)
 
     started = time.monotonic()

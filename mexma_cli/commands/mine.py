@@ -116,7 +116,8 @@ def command(
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
-    from mexma_cli.stages.mine.files import MiningJob, documents_of, language_of, mine_files
+    from mexma_cli.stages.embed.inputs import language_of
+    from mexma_cli.stages.mine.files import MiningJob, documents_of, mine_files
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from xopen import xopen
-
 from mexma_cli.errors import MexmaError
 
 BLOCK = 1 << 20
@@ -178,6 +176,8 @@ def _unpacked(file: io.RawIOBase, compression: Compression) -> Iterator[bytes]:
     data that belong to no frame.
     """
     if compression.decompressor is None:
+        from xopen import xopen
+
         with xopen(cast(IO[bytes], file), "rb", threads=0, format=compression.name) as unpacked:
             while piece := unpacked.read(BLOCK):
                 yield piece

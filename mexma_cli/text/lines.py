@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 import xxhash
-from xopen import xopen
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
@@ -296,6 +295,8 @@ def is_blank(line: str) -> bool:
 
 def open_text(path: str | Path, mode: Literal["w", "a"] = "w") -> IO[str]:
     """Open a text file for writing or appending in UTF-8, compressed as its name says."""
+    from xopen import xopen
+
     return xopen(os.fspath(path), mode, encoding="utf-8", newline="\n", threads=0)
 
 

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from xopen import xopen
-
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     check_parent,
@@ -113,5 +111,7 @@ def _compressed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
     if compression is None:
         yield file
     else:
+        from xopen import xopen
+
         with xopen(file, "wb", format=compression.name, threads=0) as compressed:
             yield compressed

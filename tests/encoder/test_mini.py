@@ -65,6 +65,7 @@ def test_its_tokens_are_those_of_whole_texts() -> None:
         "和国。",
     ]
     marked += ["ا\u064b", "ﬁ¨", "5/7", "\x1c", "", "น้ำ", "ая"]
+    marked += ["<S>", "x\ue000y", "\ue000", "ế\né", "\n", "İΣ"]
     rng = random.Random(1)
     others = ["".join(chr(rng.randrange(32, 0x3100)) for _ in range(3)) for _ in range(200)]
     texts = [" ".join(rng.choices(marked + others[:40], k=rng.randrange(9))) for _ in range(400)] + others
@@ -80,6 +81,8 @@ def test_its_tokens_are_those_of_whole_texts() -> None:
         Replace(Regex(r"\s+"), "_"),
         Replace(Regex("a.*b"), ""),
         Prepend("c"),
+        Replace("\n", "c"),
+        Replace("b", "\ue000"),
         normalizers.Sequence([Replace(Regex(r"\s+"), "_")]),
     ],
     ids=str,

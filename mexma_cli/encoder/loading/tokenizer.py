@@ -53,6 +53,8 @@ _FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
 _SPLITS = {"Punctuation", "Split", "Digits"}
 _WORDS = 1 << 17  # whose tokens are remembered
 _LONGEST = 32  # characters of a word that is remembered
+_TOGETHER = 1 << 10  # words that are normalised together
+_BORDER = "\ue000"  # stands between them, in a line of its own; Unicode gives it no meaning
 
 
 def check_strings(texts: Iterable[object]) -> None:
@@ -179,8 +181,9 @@ class LazyTokenizer:
         known = self._words
         tokens = {word: known.get(word, b"") for word in chain.from_iterable(lines)}
         new = [word for word in tokens if word not in known]
-        for word, encoding in zip(new, backend.encode_batch_fast(new, add_special_tokens=False), strict=True):
-            tokens[word] = np.array(encoding.ids, np.int32).tobytes()
+        apart = _ids(backend, [word for word in new if added.search(word) or _BORDER in word])
+        tokens.update(apart)
+        tokens.update(_of_words(backend, [word for word in new if word not in apart]))
         if len(known) + len(new) > _WORDS:
             self._words, new = {}, list(tokens)
         self._words.update((word, tokens[word]) for word in new if len(word) <= _LONGEST)
@@ -230,6 +233,25 @@ class LazyTokenizer:
         return self._load()
 
 
+def _of_words(backend: Tokenizer, words: list[str]) -> dict[str, bytes]:
+    """`_ids` of words where `_by_word` holds, normalised together: a step takes longer to begin than for one,
+    and changes no line for what is in another one."""
+    normal: list[str] = []
+    for at in range(0, len(words), _TOGETHER):
+        lines = f"\n{_BORDER}\n".join(words[at : at + _TOGETHER])
+        normal += backend.normalizer.normalize_str(f"\n{lines}\n").split(_BORDER)
+    splitter = Tokenizer(backend.model)
+    splitter.pre_tokenizer = backend.pre_tokenizer
+    found = _ids(splitter, list(dict.fromkeys(normal)))
+    return {word: found[part] for word, part in zip(words, normal, strict=True)}
+
+
+def _ids(backend: Tokenizer, texts: list[str]) -> dict[str, bytes]:
+    """Token ids of texts, int32, without special tokens."""
+    found = backend.encode_batch_fast(texts, add_special_tokens=False)
+    return {text: np.array(one.ids, np.int32).tobytes() for text, one in zip(texts, found, strict=True)}
+
+
 def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
     """Whether words between spaces are normalised and cut into tokens each by itself, if no text
     `_looks_ahead`: all steps are known for it.
@@ -238,9 +260,12 @@ def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
         normalizer, splitter: As tokenizer.json has them.
     """
     steps, splits = normalizer.get("normalizers", [normalizer]), splitter.get("pretokenizers", [splitter])
+    if _BORDER in json.dumps(steps, ensure_ascii=False):
+        return False
     for step in steps:
         pattern = step.get("pattern", {})
-        alone = pattern.get("Regex") in (ACCENTS, INVISIBLE) or " " not in pattern.get("String", " ")
+        alone = pattern.get("Regex") in (ACCENTS, INVISIBLE)
+        alone = alone or re.search(r"\s", pattern.get("String", " ")) is None
         alone = alone or (pattern.get("Regex"), step.get("content")) == (SPACES, " ")
         if not (alone if step["type"] == "Replace" else step["type"] in _FORMS):
             return False

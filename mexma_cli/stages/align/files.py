@@ -57,9 +57,9 @@ from mexma_cli.stages.align.align import (
 )
 from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
-from mexma_cli.stages.embed.inputs import Progress, load_encoder_of
+from mexma_cli.stages.embed.inputs import Progress, agreed_language, load_encoder_of
 from mexma_cli.stages.knn.search import peak_memory
-from mexma_cli.stages.mine.files import agreed_language, quantiles, tell_documents, versions
+from mexma_cli.stages.mine.documents import tell_documents
 from mexma_cli.store.alignments import AlignmentJournal
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import kept_beside
@@ -98,7 +98,7 @@ class AlignJob:
 
 
 def agreed_languages(inputs: DocumentInputs, codes: tuple[str, str]) -> tuple[str, str]:
-    """`mine.files.agreed_language` of both sides, which may be folders and patterns."""
+    """`agreed_language` of both sides, which may be folders and patterns."""
     source, target = (
         agreed_language(path, first_store(path), code)
         for path, code in zip((inputs.source, inputs.target), codes, strict=True)
@@ -272,6 +272,8 @@ def _unaligned(found: Aligned) -> Iterator[Chunk]:
 def _write_report(
     job: AlignJob, run: AlignRun, counts: AlignCounts, changed: int, argv: Sequence[str]
 ) -> None:
+    from mexma_cli.stages.mine.files import quantiles, versions
+
     assert job.report is not None
     encoder, documents, records = run.encoder, run.found.documents, run.found.records
     scores = records["score"][(sizes_of(records) > 0).all(axis=1)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, resolved, temporary_space
-from mexma_cli.languages import UNSTATED
+from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import BUNDLED, EmbedSettings, EncoderChoice, Pooling
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import FileScan, label_of, scan, spooled
@@ -123,6 +123,25 @@ def open_store(path: Path) -> EmbeddingStore:
             f"{path} holds neighbours, not embeddings", "name the embedding store: `mexma info` says which"
         )
     return EmbeddingStore.open(path)
+
+
+def language_of(path: Path, code: str) -> str:
+    """The language of an input, a FLORES-200 code: that of its store's manifest, which the user's may not
+    contradict, else the user's."""
+    return agreed_language(path, path if is_store(path) else None, code)
+
+
+def agreed_language(path: Path, store: Path | None, code: str) -> str:
+    """The language (`language_of`) of an input whose sentences are in a store, or a text (None)."""
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+    given = resolve(code)
+    said = EmbeddingStore.open(store).manifest.language if store else UNSTATED
+    if said == UNSTATED:
+        return given
+    if given not in (UNSTATED, said):
+        raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
+    return said
 
 
 def is_text_of(store: EmbeddingStore, path: Path) -> bool:

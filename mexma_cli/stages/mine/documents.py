@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.lines import document_id, is_blank, read_lines
+
+log = logging.getLogger(__name__)
 
 
 class DocumentFiles(NamedTuple):
@@ -133,6 +136,14 @@ def pair_documents(
     table = np.unique(np.array(found, dtype=np.int32), axis=0)
     source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
     return table, (source, target)
+
+
+def tell_documents(pairs: int, alone: tuple[int, int], documents: tuple[int, int]) -> None:
+    """Say how many pairs there are, and how many documents of both sides are in none, of how many."""
+    log.info(
+        "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
+        *(f"{number:,}" for number in (pairs, alone[0], documents[0], alone[1], documents[1])),
+    )
 
 
 def none_in_common(sides: Sequence[Path | None]) -> MexmaError:

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from mexma_cli import __version__
-from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
 from mexma_cli.formats.bitext import formats
-from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import EncoderChoice, MineSettings, SearchSettings
 from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
-from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_documents
 from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
@@ -135,23 +133,6 @@ def mine_files(
     return mined, changed
 
 
-def language_of(path: Path, code: str) -> str:
-    """The language of an input, a FLORES-200 code: that of its store's manifest, which the user's may not
-    contradict, else the user's."""
-    return agreed_language(path, path if is_store(path) else None, code)
-
-
-def agreed_language(path: Path, store: Path | None, code: str) -> str:
-    """The language (`language_of`) of an input whose sentences are in a store, or a text (None)."""
-    given = resolve(code)
-    said = EmbeddingStore.open(store).manifest.language if store else UNSTATED
-    if said == UNSTATED:
-        return given
-    if given not in (UNSTATED, said):
-        raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
-    return said
-
-
 def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
     """The documents of both texts, compared with what is known of these before they are embedded."""
     found = read_documents(*files)
@@ -164,14 +145,6 @@ def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
     found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
     tell_documents(len(found.pairs), found.alone, found.documents)
     return found
-
-
-def tell_documents(pairs: int, alone: tuple[int, int], documents: tuple[int, int]) -> None:
-    """Say how many pairs there are, and how many documents of both sides are in none, of how many."""
-    log.info(
-        "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
-        *(f"{number:,}" for number in (pairs, alone[0], documents[0], alone[1], documents[1])),
-    )
 
 
 def write_report(
