@@ -179,7 +179,7 @@ class LazyTokenizer:
         added = re.compile("|".join(special))
         lines = [[text] if added.search(text) or _looks_ahead(text) else text.split(" ") for text in texts]
         known = self._words
-        tokens = {word: known.get(word, b"") for word in chain.from_iterable(lines)}
+        tokens = {word: known.get(word, b"") for word in dict.fromkeys(chain.from_iterable(lines))}
         new = [word for word in tokens if word not in known]
         apart = _ids(backend, [word for word in new if added.search(word) or _BORDER in word])
         tokens.update(apart)
