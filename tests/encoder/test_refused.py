@@ -68,6 +68,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_json(LIMIT, max_seq_length="x"),
         "max_seq_length in sentence_bert_config.json is 'x'",
     ),
+    "tokeniser elsewhere": (
+        change_json(LIMIT, tokenizer_name_or_path="owner/words"),
+        r"the tokeniser is elsewhere \(tokenizer_name_or_path\)",
+    ),
     "limit a list": (lambda f: write(f / LIMIT, [1]), "sentence_bert_config.json: not a JSON object"),
     "a cross-encoder": (
         lambda f: write(f / PROMPTS, {"model_type": "CrossEncoder"}),
@@ -342,7 +346,6 @@ FETCHING: dict[str, Callable[[Path], object]] = {
             "experts_implementation": "owner/kernels",
             "fusion_config": {"owner/kernels": True},
             "transformers_weights": "../../secret.safetensors",
-            "per_layer_config": {"0": {"attn_implementation": "owner/kernels"}},
         }.items()
     },
     "configuration_files": config_files,
@@ -384,6 +387,12 @@ def test_own_code_takes_no_other_code_from_the_hub(
     change_json("config.json", **{key: value})(folder)
     with pytest.raises(MexmaError, match=rf"from another page of the hub \(`{key}`\)"):
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
+def test_settings_of_single_layers_are_refused(folder: Path) -> None:
+    change_json("config.json", per_layer_config={"0": {"num_attention_heads": 2}})(folder)
+    with pytest.raises(MexmaError, match=r"per_layer_config .*; only None is supported"):
+        SentenceEncoder.load(str(folder), "cpu")
 
 
 def test_a_pooler_before_a_folder_s_own_dense_is_refused(published: Callable[[str], Path]) -> None:

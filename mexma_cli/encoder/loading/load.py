@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+TOKENIZER_FILES += ("tokenizer.model", "spiece.model", "spm.model")
 _COUNTED = ("albert", "bert", "deberta-v2", "distilbert", "electra", "ernie", "rembert")
 """Families whose positions are counted from the first token, padding or not."""
 UNSEEN = "\U000f1234"
@@ -162,7 +163,9 @@ def _together(
             f"{name!r} puts no special tokens around a sentence: an empty one has none for the pooling {own}"
         )
     modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
-    limit = min(words.limit(name, settings.max_tokens), transformer.positions)
+    limit = words.limit(name, settings.max_tokens)
+    if settings.max_tokens is None or transformer.has_positions:
+        limit = min(limit, transformer.positions)
     if limit < 2:
         raise MexmaError(f"{name!r}: config.json has positions for {limit} tokens: no room for a sentence")
     said = settings.prefix, settings.prompts, settings.dim
@@ -314,6 +317,8 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
         backend.encode(UNSEEN)
     except Exception as error:  # tokenizers raises plain Exception
         raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
+    if any(backend.encode("a").type_ids) and "token_type_ids" in tokenizer.full.model_input_names:
+        raise NotCovered(f"{name!r}: the tokeniser gives a sentence token types other than 0")
     if tokenizer.pads_left and config.get("model_type") in _COUNTED:
         raise NotCovered(
             f"{name!r}: padding stands before a sentence, and its positions are counted from there"

@@ -182,7 +182,7 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     kinds = {rope.get("rope_type"), rope.get("type")} | {_inner(rope, key).get("rope_type") for key in rope}
     if odd := sorted(map(str, kinds & _BY_LONGEST)):
         raise NotCovered(f"{where}: config.json has rope_type {odd[0]!r}, which depends on the longest text")
-    usual_values = {"is_decoder": False, "position_embedding_type": "absolute"}
+    usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "per_layer_config": None}
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise NotCovered(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
@@ -283,7 +283,12 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     settings = read_json_object(path) or {}
     usual = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
     _check_usual(str(path), settings, usual)
-    text = _object_in(_object_in(settings, "modality_config", path), "text", path)
+    if settings.get("tokenizer_name_or_path"):
+        raise MexmaError(f"{path}: the tokeniser is elsewhere (tokenizer_name_or_path)", "drop the key")
+    modalities = _object_in(settings, "modality_config", path)
+    if odd := sorted(set(modalities) - {"text"}):
+        raise NotCovered(f"{path}: modality_config with {', '.join(odd)} is not supported")
+    text = _object_in(modalities, "text", path)
     usual = {"method": "forward", "method_output_name": "last_hidden_state"}
     _check_usual(f"{path}, modality_config.text", text, usual)
     for key in ("model", "tokenizer", "config", "processor"):

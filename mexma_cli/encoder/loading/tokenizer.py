@@ -208,9 +208,11 @@ class LazyTokenizer:
     @cached_property
     def special(self) -> tuple[int, int]:
         """How many special tokens it puts before and behind a sentence."""
-        of_a_letter = self.unlimited.encode("a").special_tokens_mask
-        before = of_a_letter.index(0) if 0 in of_a_letter else len(of_a_letter)
-        return before, len(self.unlimited.encode("").ids) - before
+        backend = self.unlimited
+        texts = chain(["a"], backend.get_vocab())  # of which one has tokens, whatever the letters
+        masks = (backend.encode(text).special_tokens_mask for text in texts)
+        before = next((mask.index(0) for mask in masks if 0 in mask), 0)
+        return before, len(backend.encode("").ids) - before
 
     def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
         """Token ids with the end cut off, or the beginning (`keeps_end`), so that <s> and </s> stay."""

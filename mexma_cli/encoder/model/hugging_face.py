@@ -22,9 +22,6 @@ from mexma_cli.settings.training import NewEncoder
 
 LoadingReport = dict[str, Any]
 """Which weights are missing or of another shape; transformers has filled these with random numbers."""
-_OLD = {"torch_dtype", "tokenizer_class", "rope_theta", "rope_scaling"}
-_OLD |= {"global_rope_theta", "local_rope_theta", "global_attn_every_n_layers"}
-"""Names that transformers still reads, and writes no more."""
 _READ = {"head_dim", "use_bidirectional_attention", "is_causal"}
 _READ |= {"attention_head_size", "conv_act", "conv_groups", "conv_kernel_size", "embedding_size"}
 _READ |= {"norm_rel_ebd", "position_buckets", "share_att_key"}
@@ -40,12 +37,15 @@ def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
     Other keys would be read, too, and some make it fetch code and run it: an attention or experts by their
     name on the hub, a quantiser, another config.json.
 
+    Older names of keys count: an object of all keys, from which nothing is built, has what they stand for.
+
     Args:
         folder: Where it is from.
     """
     kind = CONFIG_MAPPING[content["model_type"]]
-    known = (_OLD | _READ).union(kind().to_dict(), kind.attribute_map) - _OF_RESULTS
-    chosen = {name: value for name, value in content.items() if name in known}
+    read = kind.from_dict({name: value for name, value in content.items() if name not in _OF_RESULTS})
+    known = _READ.union(kind().to_dict()) - _OF_RESULTS
+    chosen = {name: value for name, value in read.to_dict().items() if name in known}
     return kind.from_dict(chosen, name_or_path=folder)
 
 

@@ -239,6 +239,14 @@ class Transformer(Weights):
         return sys.maxsize if positions is None else int(positions) - self.first_position
 
     @property
+    def has_positions(self) -> bool:
+        """Whether there is a table of positions, which ends; if not, `positions` is only what it was
+        trained with."""
+        rows = getattr(self.config, "max_position_embeddings", None)
+        tables = [weight for name, weight in (self.stored or self.weights).items() if "position" in name]
+        return any(len(table.shape) == 2 and len(table) == rows for table in tables)
+
+    @property
     def device(self) -> torch.device:
         import torch
 

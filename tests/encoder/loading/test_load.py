@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import load as loading
@@ -115,6 +116,15 @@ def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], fo
     assert LazyTokenizer.plain(folder, never)
     change_json("tokenizer_config.json", **changes)(folder)
     assert LazyTokenizer.plain(folder, never) is None
+
+
+def test_a_cut_sentence_keeps_its_end_whatever_the_letters_of_the_tokeniser() -> None:
+    backend = Tokenizer(models.BPE({"<s>": 0, "</s>": 1, "\u043a": 2}, []))
+    ends = [("<s>", 0), ("</s>", 1)]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = LazyTokenizer(backend, never, None, 512)
+    assert tokenizer.cut(tokenizer.encode(["\u043a " * 9])[0], 4).tolist() == [0, 2, 2, 1]
 
 
 def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:

@@ -21,9 +21,20 @@ from transformers import (
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.families import _PACKED, POOLING_KEYS, Pooling
+from mexma_cli.encoder.model.hugging_face import config_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.attention import attention_rows
-from tests.encoder.conftest import LONG, SHAPE, WIDTH, bert, modules_json, pieces, word_pieces, write
+from tests.encoder.conftest import (
+    LONG,
+    SHAPE,
+    WIDTH,
+    bert,
+    modules_json,
+    pieces,
+    train_pieces,
+    word_pieces,
+    write,
+)
 
 
 def distilbert(folder: Path, texts: list[str]) -> None:
@@ -96,7 +107,8 @@ def test_vectors_are_those_of_sentence_transformers(
 
 # Those that run as they are, sentences of equal length together.
 
-SIZES = {"max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"max_position_embeddings": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+"""Fewer positions than the folder's `max_seq_length`, which counts where there is no table of positions."""
 DECODER: dict[str, Any] = {**SHAPE, **SIZES, "num_key_value_heads": 2, "head_dim": 8}
 BERT: dict[str, Any] = {**SHAPE, "max_position_embeddings": 514}
 XLM_R: dict[str, Any] = {**BERT, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
@@ -127,7 +139,7 @@ OTHERS: dict[str, tuple[str, str, Pooling, dict[str, Any]]] = {
         {**DECODER, **WINDOWS, "use_bidirectional_attention": True},
     ),
     "eurobert": ("EuroBert", "<bos> $A <eos>", "mean", DECODER),
-    "t5": ("T5", "$A <eos>", "mean", {**SIZES, **T5}),
+    "t5": ("T5", "spiece.model", "mean", {**SIZES, **T5}),
     "mt5": ("MT5", "$A <eos>", "mean", {**SIZES, **T5}),
     "umt5": ("UMT5", "$A <eos>", "mean", {**SIZES, **T5}),
     "xlm-roberta-xl": ("XLMRobertaXL", "pieces", "mean", XLM_R),
@@ -163,10 +175,18 @@ def of_bytes(folder: Path, texts: list[str], template: str) -> int:
     return tokenizer.get_vocab_size()
 
 
+def pieces_alone(folder: Path, texts: list[str]) -> int:
+    """T5's, as SentencePiece's model and no tokenizer.json."""
+    size = train_pieces(folder / "spiece.model", texts, "unigram", 200).get_piece_size()
+    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "extra_ids": 0}
+    write(folder / "tokenizer_config.json", names | {"tokenizer_class": "T5Tokenizer"})
+    return int(size) + 1
+
+
 def published_other(name: str, folder: Path, texts: list[str]) -> Pooling:
     """A folder of sentence-transformers; its pooling."""
     kind, tokenizer, pooling, shape = OTHERS[name]
-    makers = {"pieces": pieces, "word pieces": word_pieces}
+    makers = {"pieces": pieces, "word pieces": word_pieces, "spiece.model": pieces_alone}
     size = makers[tokenizer](folder, texts) if tokenizer in makers else of_bytes(folder, texts, tokenizer)
     torch.manual_seed(6)
     config = getattr(transformers, f"{kind}Config")(vocab_size=size, **shape)
@@ -201,6 +221,16 @@ def test_any_family_has_the_vectors_of_sentence_transformers(
     assert again.fingerprint == encoder.fingerprint
     saved = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(some)
     np.testing.assert_allclose(saved, theirs, atol=1e-5)
+
+
+def test_older_names_of_settings_count_and_none_that_fetches_code() -> None:
+    older = {"rope_theta": 2000.0, "rope_local_base_freq": 77.0, "sliding_window_pattern": 2}
+    fetching = {"attn_implementation": "owner/kernels", "_attn_implementation_internal": "owner/kernels"}
+    config = config_of({"model_type": "gemma3_text", **DECODER, **older, **fetching})
+    assert config.layer_types == ["sliding_attention", "full_attention"]
+    rates = {kind: rope["rope_theta"] for kind, rope in config.rope_parameters.items()}
+    assert rates == {"sliding_attention": 77.0, "full_attention": 2000.0}
+    assert config._attn_implementation is None
 
 
 @pytest.mark.parametrize("family", ["distilbert", "modernbert", "mpnet"])
