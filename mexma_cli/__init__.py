@@ -57,4 +57,4 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and that there ar
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return ["__version__", *__all__]

@@ -228,7 +228,7 @@ def mine(
         within: Two files with the document id of every line: look for pairs within documents of equal ids
             only.
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
-        languages: Codes of source and target, for an encoder that needs them (SONAR).
+        languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         with_ids: Look up ranks and neighbourhood means of the pairs.
         on_progress: Called with tiles of the search done and tiles in all.
         settings: `score`, `margin`, `k`, `classifier`, `retrieval`, `threshold`, `precision`, `max_score`,
@@ -270,7 +270,7 @@ def mine(
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
-        spoken = list(map(language_of, texts, languages))
+        spoken = list(map(language_of, texts, _both(languages)))
         stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
         mined = mine_stores(
             stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
@@ -333,7 +333,7 @@ def align(
     ids = None if docs is None else (Path(docs[0]), Path(docs[1]))
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
-    job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
+    job = AlignJob(inputs, agreed_languages(inputs, _both(languages)), settings=AlignSettings.of(settings))
     with aligned(job, _choice(encoder), (lambda step: on_progress) if on_progress else None) as run:
         return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 
@@ -386,9 +386,9 @@ def score(
         raise TypeError("probability goes without a background")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
-        spoken = languages
+        spoken = _both(languages)
         if len(bitext) == 2:
-            spoken = language_of(bitext[0], languages[0]), language_of(bitext[1], languages[1])
+            spoken = language_of(bitext[0], spoken[0]), language_of(bitext[1], spoken[1])
         around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
@@ -485,7 +485,7 @@ def filter(
     kind = format or format_of(made)
     job = FilterJob(
         tuple(map(Path, inputs)),
-        languages,
+        _both(languages),
         RuleSettings.of(settings),
         tuple(map(Path, exclude)),
         made,
@@ -546,7 +546,7 @@ def evaluate(
     folder: Name,
     *,
     encoder: str | SentenceEncoder | None = None,
-    languages: str | None = None,
+    languages: str | Sequence[str] | None = None,
     target: str = "eng_Latn",
     split: str = "devtest",
     **settings: Unpack[ScoreKeywords],
@@ -556,7 +556,8 @@ def evaluate(
     Args:
         folder: FLORES-200, NTREX-128, or line-aligned files `<code>.txt`.
         encoder: Name or loaded encoder. Default: `mini`.
-        languages: 81, 90, o or d (the MEXMA paper's lists), a file of codes, or `fra,deu`. Default: all.
+        languages: Codes; or 81, 90, o or d (the MEXMA paper's lists), a file of codes, or `fra,deu`. Default:
+            all.
         target: Language that is searched for the translations.
         split: Of FLORES-200: devtest or dev.
         settings: `margin` and `k`, as the options of those names.
@@ -582,7 +583,8 @@ def evaluate(
     from mexma_cli.settings.stages import ScoreSettings
 
     wanted = ScoreSettings.of(settings)
-    data = read_texts(Path(folder), split, languages, target)
+    codes = languages if languages is None or isinstance(languages, str) else ",".join(languages)
+    data = read_texts(Path(folder), split, codes, target)
     return measure(data, Embedder(_loaded(encoder)), wanted)
 
 
@@ -648,6 +650,12 @@ def _path(text: Text) -> Path:
             "write sentences to a file, one a line",
         )
     return text.path
+
+
+def _both(languages: tuple[str, str]) -> tuple[str, str]:
+    if isinstance(languages, str) or len(languages) != 2:
+        raise TypeError(f"languages={languages!r}: two codes are wanted, such as ('fra', 'eng')")
+    return languages
 
 
 def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:

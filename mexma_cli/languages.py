@@ -236,7 +236,7 @@ def _unknown(code: str) -> MexmaError:
         near = [aliases.get(registry[hit], registry[hit]) for hit in hits]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted.split("_")[0], aliases, n=6)]
-    best = list(dict.fromkeys(near))[:3]
+    best = named(code) or list(dict.fromkeys(near))[:3]
     listed = ", ".join(f"{flores} ({name(flores)})" for flores in best)
     hint = f"did you mean {listed}?" if listed else "use an ISO 639 code such as fr or fra, or `und`"
     return MexmaError(f"unknown language code {code!r}", hint)

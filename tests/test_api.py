@@ -147,13 +147,29 @@ def test_pairs_are_written_in_the_format_of_the_name(folder: Path, tmp_path: Pat
     assert read == [tuple(row.split("\t")[1:]) for row in (tmp_path / "pairs.txt").read_text().splitlines()]
     with pytest.raises(mexma_cli.MexmaError, match="no format 'xls'"):
         mined.write(tmp_path / "pairs.txt", format="xls")
-    assert len(repr(mined)) < 400
+    assert len(repr(mined)) < 400 and len(mined) == 2
 
 
 def test_no_input_is_written_over(folder: Path) -> None:
     path = folder / "examples/spa-eng/spa.txt"
     with pytest.raises(mexma_cli.MexmaError, match="is an input"):
         mexma_cli.split(path, path, lang="spa")
+
+
+def test_languages_are_given_one_by_one(tmp_path: Path) -> None:
+    for code in ("spa", "fra", "eng"):
+        (tmp_path / f"{code}.txt").write_text("Hello.\nWhere is the station?\n")
+    assert {row["language"] for row in mexma_cli.evaluate(tmp_path, languages=["fra"]).rows} == {"fra_Latn"}
+    for call in (mexma_cli.mine, mexma_cli.align, mexma_cli.score):
+        with pytest.raises(TypeError, match="languages='spa-eng': two codes are wanted"):
+            call(tmp_path / "spa.txt", tmp_path / "eng.txt", languages="spa-eng")  # type: ignore[arg-type]
+
+
+def test_tune_says_what_does_without_gold(folder: Path) -> None:
+    with pytest.raises(mexma_cli.MexmaError) as caught:
+        mexma_cli.tune(folder / "spa.emb", folder / "spa.emb")
+    assert "is an embedding store" in caught.value.message
+    assert "threshold='auto').estimated.cut" in (caught.value.hint or "")
 
 
 def test_sentences_in_memory_are_no_text() -> None:

@@ -86,6 +86,12 @@ def test_unknown_code_names_the_nearest(code: str, nearest: str) -> None:
     assert nearest in (caught.value.hint or "")
 
 
+def test_a_language_by_its_name_is_hinted_at_alone() -> None:
+    with pytest.raises(MexmaError) as caught:
+        languages.resolve("ukrainian")
+    assert caught.value.hint == "did you mean ukr_Cyrl (Ukrainian)?"
+
+
 @pytest.mark.parametrize(
     ("code", "candidates"),
     [

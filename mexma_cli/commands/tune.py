@@ -86,7 +86,11 @@ _OF_TEXTS = (
     metavar="N",
     help="Ask in the terminal whether N of the pairs are right, to correct the estimate.",
 )
-@path_option("--labels", help="File of the answers to --label, old and new.  [default: labels.tsv]")
+@path_option(
+    "--labels",
+    help="Labels of --label or `mexma review`, which correct the estimate; --label adds its answers.  "
+    "[default: labels.tsv with --label, else none]",
+)
 @click.option(
     "--precision",
     type=click.FloatRange(min=0, min_open=True, max=1),
@@ -115,8 +119,8 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
 
     Without --gold, SOURCE and TARGET (texts or embedding stores) are mined. Precision is the mean of the
     probabilities that the pairs are translations, also where their scores are margins (with --margin,
-    --within, or another encoder than mini). --label 50 makes the estimate surer. Mine with the same --margin,
-    -k and --within as here.
+    --within, or another encoder than mini). --label 50, or labels of `mexma review`, make the estimate surer.
+    Mine with the same --margin, -k and --within as here.
 
     \b
     Examples:
@@ -126,6 +130,7 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
       mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --languages fra,deu
       mexma tune fra.emb eng.emb --precision 0.95 --save-threshold thresholds.json
       mexma tune fra.emb eng.emb --label 50
+      mexma tune fra.emb eng.emb --labels labels.tsv
     """
     if precision is not None and math.isnan(precision):
         raise click.BadParameter("nan is no precision.", param_hint="'--precision'")
@@ -145,11 +150,9 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
         if parameter.name in foreign and is_typed(str(parameter.name)):
             instead = ""
             if parameter.name == "output":
-                instead = " `mexma mine` with the same texts and --threshold writes their pairs."
+                instead = " `mexma mine`, with --threshold or --precision, writes the texts' pairs."
             raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.{instead}")
     if not options["gold"]:
-        if options["labels"] is not None and options["label"] is None:
-            raise click.UsageError("--labels keeps the answers to --label: say how many pairs.")
         check_inputs(inputs)
         return
     if len(inputs) != 1:
@@ -207,6 +210,10 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     from mexma_cli.stages.tune.tune import draw_estimate
 
     documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
+    if options["labels"] and not options["label"] and not labels.exists():
+        raise MexmaError(
+            f"{labels}: no such file", "a page of `mexma review` saves labels; --label 50 asks for some"
+        )
     read = [*inputs, *(path for path in documents or () if path)]
     _check_outputs(None, options["plot"], read)
     check_outputs([labels] if options["label"] else [], None, "picture", read)
@@ -221,10 +228,14 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         if found is None:
             raise MexmaError("no pair was found, so there is no threshold")
         model = found.model
-        if options["label"]:
-            asked = Labels(labels, found.pairs, source, target)
-            ask(asked, asked.drawn(model, options["label"]))
-            model = asked.corrected(model)
+        if options["label"] or options["labels"]:
+            answers = Labels(labels, found.pairs, source, target)
+            if options["label"]:
+                ask(answers, answers.drawn(model, options["label"]))
+            counts = answers.counts
+            said = counts["y"] + counts["n"]
+            log.info("%s: %s right, %s wrong", counted(said, "label"), counts["y"], counts["n"])
+            model = answers.corrected(model)
         best = model.choose(precision)
         tell_precision(precision, best)
         if saved is not None:
@@ -285,5 +296,3 @@ def ask(labels: Labels, places: list[int]) -> None:
         if answer == "q":
             break
         labels.add(place, answer, source, target)
-    counts = labels.counts
-    log.info("%s: %s right, %s wrong", counted(counts["y"] + counts["n"], "label"), counts["y"], counts["n"])

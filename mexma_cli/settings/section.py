@@ -74,6 +74,14 @@ class Option:
     values: tuple[str, ...] = ()
 
 
+_IN_PYTHON = {
+    "model": "encoder",
+    "neighbourhood": "k",
+    **dict.fromkeys(("lang", "source_lang", "target_lang"), "languages"),
+}
+"""Options of the commands that are keywords of another name."""
+
+
 class Section(BaseModel):
     """A part of a recipe: frozen, and unknown keys are refused. The string below a field explains it."""
 
@@ -98,8 +106,12 @@ class Section(BaseModel):
             TypeError: There is no such setting.
             MexmaError: A value does not fit.
         """
-        if unknown := [name for name in settings if name not in cls.model_fields]:
-            raise TypeError(f"unknown setting {unknown[0]!r}; there are: {', '.join(cls.model_fields)}")
+        for name in settings:
+            if name in cls.model_fields:
+                continue
+            if name in _IN_PYTHON:
+                raise TypeError(f"unknown setting {name!r}: in Python it is `{_IN_PYTHON[name]}`")
+            raise TypeError(f"unknown setting {name!r}; there are: {', '.join(cls.model_fields)}")
         try:
             return cls(**settings)
         except ValidationError as error:

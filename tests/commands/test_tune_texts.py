@@ -120,6 +120,10 @@ class TestLabels:
         assert low <= truth(text, found["threshold"]) <= high
         again = ok(run(*command, "--precision", "0.85", "--json"))
         assert json.loads(again.stdout) == found and "Is the second" not in again.stderr
+        kept = labels.read_bytes()
+        alone = ok(run(*command[:3], "--labels", labels, "--precision", "0.85", "--json"))
+        assert json.loads(alone.stdout) == found and f"{count} labels: " in alone.stderr
+        assert labels.read_bytes() == kept
 
     def test_labels_without_line_numbers_are_found_by_their_text(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"
@@ -173,7 +177,7 @@ def test_bad_input(text: Path) -> None:
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),
         (2, "Give --gold, the true pairs, or the two texts", gold),
-        (2, "--labels keeps the answers to --label", *stores, "--labels", text / "labels.tsv"),
+        (1, "labels.tsv: no such file", *stores, "--labels", text / "labels.tsv"),
         (2, "spa.txt is an input", text / "spa.txt", stores[1], "--label", "5", "--labels", text / "spa.txt"),
     ):
         fails(run("tune", *arguments), code, message)

@@ -46,6 +46,8 @@ def test_keywords_of_python() -> None:
     assert (found.threshold, found.memory, found.margin, found.k) == (float("-inf"), 8 * 10**9, "distance", 4)
     with pytest.raises(TypeError, match=r"unknown setting 'treshold'; there are: .*, threshold,"):
         MineSettings.of({"treshold": 1})
+    with pytest.raises(TypeError, match="unknown setting 'model': in Python it is `encoder`"):
+        MineSettings.of({"model": "mini"})
     for name, value in (
         ("margin", "cosine"),
         ("k", 0),

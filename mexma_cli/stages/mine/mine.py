@@ -88,6 +88,9 @@ class Mined:
             f"Mined({len(self.candidates)} pairs of {self.source.rows} and {self.target.rows} lines{dropped})"
         )
 
+    def __len__(self) -> int:
+        return len(self.candidates)
+
     @property
     def found(self) -> int:
         """Candidates, before anything was dropped."""

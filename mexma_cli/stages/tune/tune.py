@@ -21,6 +21,7 @@ from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.reporting.plot import draw_scores
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.lines import label_of
 from mexma_cli.text.writing import write_chunks
 
@@ -136,6 +137,12 @@ def tune(
 
 def _candidates(path: str | Path) -> Iterator[MinedPair]:
     """The pairs of a file with their scores, and with sentences as they are in TSV."""
+    if is_store(Path(path)):
+        raise MexmaError(
+            f"{label_of(path)} is an embedding store, and the candidates are a file of pairs",
+            "`mexma mine SOURCE TARGET -o pairs.tsv` writes it. Without a gold list: `mexma tune SOURCE "
+            "TARGET`, in Python `mine(source, target, threshold='auto').estimated.cut`",
+        )
     pairs = open_pairs(path).pairs
     try:
         first = list(islice(pairs, 1))
