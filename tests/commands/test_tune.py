@@ -128,7 +128,7 @@ def test_what_mine_writes_is_read(tmp_path: Path, sentences: dict[str, list[str]
     texts = [write(tmp_path / f"{side}.txt", *lines) for side, lines in sentences.items()]
     gold = write(tmp_path / "gold.tsv", *map("\t".join, zip(*sentences.values(), strict=True)))
     tuned, scored = set(), set()
-    for name in ("plain.tsv", "packed.tsv.gz", "ids.tsv", "pairs.jsonl", "packed.jsonl.zst"):
+    for name in ("packed.tsv.gz", "ids.tsv", "pairs.jsonl"):
         pairs = tmp_path / name
         ok(run("mine", *texts, "-o", pairs, *(["--with-ids"] if name == "ids.tsv" else [])))
         for found, *command in ((tuned, "tune", pairs, "--gold", gold, "--json"), (scored, "score", pairs)):

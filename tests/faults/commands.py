@@ -108,7 +108,7 @@ COMMANDS = [
     Command("embed-shard", (*A, "--shard", "2/3"), long=True),
     Command("embed-append", (*A2, "--append", "-o", "a.emb"), (A,), once=True),
     Command("embed-overwrite", (*A2, "--overwrite", "-o", "a.emb"), (A,)),
-    Command("embed-log", ("--log-file", "notes.log", *A)),
+    Command("embed-log", ("--log-file", "notes.log", *A), long=True),
     Command("merge", MERGE, (A, A2)),
     Command(
         "merge-overwrite", (*MERGE, "--overwrite"), (A, A2, ("merge", "a2.emb", "-o", "all.emb")), long=True
@@ -121,7 +121,7 @@ COMMANDS = [
     Command("mine-index", (*MINE[:-1], "p.jsonl.zst", *INDEX, "--report", "p.report.json"), (A, B)),
     Command("mine-within", (*MINE[:-1], "p.tmx", "--within", *DOCS), (A, B), long=True),
     Command("align", ALIGN),
-    Command("align-tsv", (*TEXTS, "p.tsv", "--report", "p.report.json", "--plot", "aligned.png")),
+    Command("align-tsv", (*TEXTS, "p.tsv", "--report", "p.report.json", "--plot", "aligned.png"), long=True),
     Command("align-moses", (*TEXTS, "p.xz", *CODES, "--format", "moses"), long=True),
     Command("align-tmx", (*TEXTS, "p.tmx.gz", *CODES, "--shard", "1/1"), long=True),
     Command("align-parquet", (*TEXTS, "p.parquet", "--keep", "1-1"), long=True),
@@ -167,7 +167,9 @@ COMMANDS = [
     Command("new-language", NEW, adds=True, parts=True, long=True),
     Command("run", RUN, parts=True),
     Command("run-sent", (*RUN, "--set", "output.to=sent"), parts=True),
-    Command("run-changed", (*RUN, "--set", "mine.threshold=1", "--set", "mine.k=3"), (RUN,), parts=True),
+    Command(
+        "run-changed", (*RUN, "--set", "mine.threshold=1", "--set", "mine.k=3"), (RUN,), parts=True, long=True
+    ),
     Command("run-auto", (*RUN, *AUTO), parts=True, long=True),
     Command("run-crawl", (*CRAWL, "--executor", "slurm"), parts=True),
     Command("run-align", (*NEWS, "--executor", "ray"), parts=True),

@@ -126,7 +126,7 @@ def test_refuses_what_it_cannot_answer() -> None:
         knn(good, good, 0)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000),
     sizes=st.tuples(st.integers(0, 110), st.integers(0, 90)),

@@ -147,6 +147,7 @@ def test_an_output_that_is_taken_is_refused_before_any_work(corpus: Path, tmp_pa
         in_two(corpus, encoder, tmp_path / "b.emb")
 
 
+@pytest.mark.slow  # its stops at any moment are those of tests/faults, embed-shard
 def test_killed_and_started_again_gives_the_same_bytes(
     tiny_encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,9 @@ def test_training_goes_on_from_an_encoders_folder(
     )
 
 
-def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> None:
+def test_dev_scores_come_when_they_should(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
     seen: list[bool] = []
 
     def score(encoder: SentenceEncoder) -> dict[str, float]:
@@ -195,8 +197,7 @@ def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> 
     assert scored == [("bag", 5), ("bag", 7), ("mexma", 5), ("mexma", 10), ("mexma", 12)]
     assert not any(seen)
     # Scoring changes nothing in what is trained, running means of the weights included.
-    train(settings(recipe_file, tmp_path / "plain"))
-    assert weights(run) == weights(tmp_path / "plain")
+    assert weights(run) == weights(finished["fp32"])
 
 
 @pytest.mark.slow
