@@ -161,7 +161,7 @@ def test_positions_without_room_are_refused_where_they_begin_behind_the_padding(
         change_json("config.json", max_position_embeddings=positions)(folder)
         save_file(weights | {name: weights[name][:positions].contiguous()}, folder / WEIGHTS)
         with pytest.raises(
-            MexmaError, match=f"has positions for {positions - 2} tokens: no room for a sentence"
+            MexmaError, match=f"takes {positions - 2} tokens, of which 2 are special: no room for a sentence"
         ):
             SentenceEncoder.load(str(folder), "cpu")
 

@@ -158,7 +158,8 @@ def _together(
 ) -> Loaded:
     """The parts of an encoder, checked to belong together."""
     words = load_tokenizer(name, settings, transformer.vocabulary)
-    if own in ("cls", "pooler", "max") and not len(words.unlimited.encode("").ids):
+    ends = len(words.unlimited.encode("").ids)
+    if own in ("cls", "pooler", "max") and not ends:
         raise NotCovered(
             f"{name!r} puts no special tokens around a sentence: an empty one has none for the pooling {own}"
         )
@@ -166,8 +167,10 @@ def _together(
     limit = words.limit(name, settings.max_tokens)
     if settings.max_tokens is None or transformer.has_positions:
         limit = min(limit, transformer.positions)
-    if limit < 2:
-        raise MexmaError(f"{name!r}: config.json has positions for {limit} tokens: no room for a sentence")
+    if limit < max(2, ends):
+        raise MexmaError(
+            f"{name!r} takes {limit} tokens, of which {ends} are special: no room for a sentence"
+        )
     said = settings.prefix, settings.prompts, settings.dim
     found = Loaded(name, transformer, words, own, limit, modules, *said)
     found.ngrams_in = settings.transformer

@@ -115,6 +115,9 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
             f"{where}: the modules {', '.join(order) or '(none)'} are not supported in this order",
             "supported: Transformer and Pooling, or StaticEmbedding, then any Dense and Normalize",
         )
+    names = [str(entry["name"]) for _, entry in kinds if "name" in entry]
+    if len(set(names)) < len(names):
+        raise NotCovered(f"{where}: two modules of modules.json have the same name")
     paths = [where / str(entry.get("path", "")) for _, entry in kinds]
     prefix, prompts, dim = read_prompts(where)
     behind = tuple(

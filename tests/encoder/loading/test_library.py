@@ -90,6 +90,7 @@ ONLY_THERE: dict[str, Callable[[Path], object]] = {
         change_json("tokenizer.json", post_processor=None)(folder),
         change_json("tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")(folder),
     ),
+    "one name": change_modules(lambda entries: entries[3].update(name="2")),
 }
 
 

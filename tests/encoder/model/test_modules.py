@@ -103,6 +103,13 @@ def test_tokenisers_with_one_special_token_or_none(
     assert encoder.computed_by.startswith("mexma's engine") and len(encoder.tokenize([LONG])[0]) == 60
     assert np.abs(encoder.embed(texts) - sentence_transformers(folder, texts)).max() < 1e-5
     assert np.isfinite(encoder.embed([""])).all()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] [CLS] $A [CLS]", special_tokens=[("[CLS]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 2}))
+    with pytest.raises(MexmaError, match="takes 2 tokens, of which 3 are special: no room for a sentence"):
+        SentenceEncoder.load(str(folder), "cpu")
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta"])
