@@ -9,7 +9,8 @@ import io
 import logging
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 _LONGEST = 299
@@ -132,6 +133,18 @@ class NoteFormatter(logging.Formatter):
         if record.levelno == logging.WARNING:
             record.message = f"warning: {record.message}"
         return super().formatMessage(record)
+
+
+@contextmanager
+def quieted() -> Iterator[None]:
+    """Keep mexma's own notes and warnings to itself: they would be of work that nobody asked for."""
+    logger = logging.getLogger("mexma_cli")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def lines_of(error: BaseException) -> list[str]:

@@ -224,7 +224,7 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> No
         counted(manifest.duplicates, "duplicate"),
         "; " * bool(speed) + ", ".join(f"{value:,.0f} {unit}" for unit, value in speed.items()),
     )
-    warn_of_cut(store)
+    warn_of_cut(store.manifest.truncated, store.rows)
     if as_json:
         click.echo(json.dumps(summary_of(store) | {"speed": speed}, ensure_ascii=False))
 

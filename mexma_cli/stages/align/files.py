@@ -57,7 +57,7 @@ from mexma_cli.stages.align.align import (
 )
 from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
-from mexma_cli.stages.embed.inputs import Progress, agreed_language, load_encoder_of
+from mexma_cli.stages.embed.inputs import Progress, agreed_language, load_encoder_of, warn_of_cut
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import tell_documents
 from mexma_cli.store.alignments import AlignmentJournal
@@ -210,6 +210,7 @@ def aligned(
         if journal.cut:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"
             log.info(cut, encoder.max_tokens, counted(journal.cut, "sentence"))
+            warn_of_cut(journal.cut, int(sizes_of(journal.records()).sum()))
         span = int(groups[0]), int(groups[-1])
         found = Aligned(documents, journal.records(), span, job.settings, job.languages)
         seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import quieted
 from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiles import Place, Search
@@ -102,13 +103,9 @@ def _train_in(folder: Path) -> None:
     )
     (folder / "recipe.yaml").write_text(_RECIPE.format(folder=folder))
     recipe = load(folder / "recipe.yaml")
-    level = logging.getLogger("mexma_cli").level
-    logging.getLogger("mexma_cli").setLevel(logging.ERROR)  # so little text would be warned of
-    try:
+    with quieted():  # so little text would be warned of
         prepare(recipe)
         train(recipe)
-    finally:
-        logging.getLogger("mexma_cli").setLevel(level)
 
 
 WORK = {

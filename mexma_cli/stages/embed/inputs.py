@@ -242,17 +242,20 @@ def open_inputs(
             if cut := made.manifest.truncated:
                 lines = counted(cut, "line was", "lines were")
                 log.info("%s: %s cut to %d tokens", text.label, lines, loaded.max_tokens)
-            warn_of_cut(made)
+            warn_of_cut(made.manifest.truncated, made.rows)
             done += text.lines
     return [store for store in stores if store is not None]
 
 
-def warn_of_cut(store: EmbeddingStore) -> None:
+def warn_of_cut(cut: int, rows: int) -> None:
     """Warn if more than `CUT_SHARE` of a text's lines were longer than the encoder takes."""
-    cut = store.manifest.truncated
-    if cut > CUT_SHARE * store.rows:
-        lines = counted(store.rows, "line")
-        log.warning("%s of %s were too long and cut: is it one sentence a line?", f"{cut:,}", lines)
+    if cut > CUT_SHARE * rows:
+        log.warning(
+            "%s of %s were too long and cut: is it one sentence a line? `mexma split` cuts documents into "
+            "sentences",
+            f"{cut:,}",
+            counted(rows, "line"),
+        )
 
 
 def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, quieted
 from mexma_cli.files import make_parent, read_manifest, write_json_atomic
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn.search import EXACT
@@ -142,7 +142,7 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> None:
         raise MexmaError("what documents cost is not measured", "calibrate with texts of one sentence a line")
     factors: dict[str, float] = {}
     for lines in (_LINES // 4, _LINES):
-        with tempfile.TemporaryDirectory(prefix="mexma-") as name:
+        with tempfile.TemporaryDirectory(prefix="mexma-") as name, quieted():
             few = _shortened(recipe, lines, Path(name))
             run_corpus(few, InThisProcess)
             folder = RunFolder(Path(few.run))

@@ -83,7 +83,7 @@ def run_corpus(
             progress = scheduler.run(begin)
         finally:
             workers.stop()
-        _keep_thresholds(folder, progress)
+        _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         _tell_pairs(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
@@ -161,8 +161,9 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
         )
 
 
-def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
-    """Put all thresholds into one file, for `mexma mine --thresholds`; warn where precision is vague."""
+def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:
+    """Put all thresholds into one file, for `mexma mine --thresholds`, with those that earlier runs found for
+    the recipe's other pairs; warn where precision is vague."""
     mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
     facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
@@ -175,7 +176,9 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
                 *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
             )
     if found:
-        write_thresholds(folder.path / FILE, found)
+        path = folder.path / FILE
+        earlier = read_thresholds(path) if path.exists() else []
+        write_thresholds(path, [*found, *(one for one in earlier if (one.source, one.target) in others)])
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:

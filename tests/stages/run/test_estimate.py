@@ -55,11 +55,16 @@ def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> N
 
 
 def test_costs_are_measured_kept_and_scaled_up(
-    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tiny_encoder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
     monkeypatch.setattr(costs, "_LINES", LINES)
+    caplog.set_level("INFO", logger="mexma_cli")
     measured = estimate(recipe, Selection(), jobs=1, calibrated=True)
+    assert "the run's folder" not in caplog.text, "the runs that measure are nobody's results"
     kept = json.loads((Path(recipe.run) / costs.FILE).read_text())
     assert set(kept["factors"]) == {"cut", "embed", "merge", "rows", "neighbours", "mine"}
     assert set(measured["processor"]) == set(measured["units"]) == set(measured["seconds"])

@@ -15,7 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.stages.mine.thresholds import read_thresholds
+from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
@@ -405,9 +405,16 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     assert found.precision_interval[0] <= right <= found.precision_interval[1]
     page = (folder / "report.html").read_text()
     assert f"<td class=n>{found.threshold:.4f}</td>" in page
-    surer = recipe.model_copy(update={"mine": recipe.mine.but(precision=0.95, score="margin")})
-    assert done(surer)[1].did == ["spa_Latn-eng_Latn/pairs"]
-    (again,) = read_thresholds(folder / "thresholds.json")
+    others = [found.model_copy(update={"source": code}) for code in ("fra_Latn", "deu_Latn")]
+    write_thresholds(folder / "thresholds.json", [found, *others])
+    texts = recipe.languages | {"fra_Latn": recipe.languages["spa_Latn"]}
+    surer = recipe.model_copy(
+        update={"mine": recipe.mine.but(precision=0.95, score="margin"), "languages": texts}
+    )
+    only = Selection(pairs=(("spa_Latn", "eng_Latn"),))
+    assert done(surer, only)[1].did == ["spa_Latn-eng_Latn/pairs"]
+    again, left = read_thresholds(folder / "thresholds.json")
+    assert left == others[0], "of a pair that this run left out; deu is no language of the recipe"
     assert again.precision >= 0.95 and again.score == "margin" and again.threshold > 1
 
 
