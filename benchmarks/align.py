@@ -1,14 +1,16 @@
 """How good and how fast the alignment of documents is, beside Vecalign on the same vectors.
 
-    python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--stress] [--long N]
+    python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--stress] [--scans]
+        [--long N]
 
 (DATA: below it align/, with documents aligned by hand: ParIce's and Bleualign's development set; ntrex128/,
 bible/ and stories/. FOLDER: a built checkout of github.com/thompsonb/vecalign.) First come the documents that
 are aligned by hand. Then lines of news, Bible chapters and children's stories, merged, split, left out and
-added at random, as often as in those; with --stress far more often. Prints strict and lax F1 in percent, as
-`mexma eval align` has them; then the processor time from text to alignment, with Vecalign's the time to write
-its overlaps, to embed them with the same encoder and to align; with --long, that and the memory for two
-made-up documents of N sentences.
+added at random, as often as in those; with --stress far more often. With --scans, documents by hand and
+stories are cut into pages, with page numbers, running heads and footnotes. Prints strict and lax F1 in
+percent, as `mexma eval align` has them, and the share of what is alone in the gold list that is left alone;
+then the processor time from text to alignment, with Vecalign's the time to write its overlaps, to embed them
+with the same encoder and to align; with --long, that and the memory for two made-up documents of N sentences.
 """
 
 from __future__ import annotations
@@ -193,6 +195,54 @@ def by_hand(stem: Path, source: str, target: str) -> Document:
     return Document(*([line.strip() for line in side] for side in sides), beads)
 
 
+PAGE_STYLES = ("{page}|{head}", "- {page} -|{head}", "{page} {head}", "{head}")
+"""Lines at the end of a page, between `|`."""
+
+
+def scanned(document: Document, notes: tuple[list[str], list[str]], rng: np.random.Generator) -> Document:
+    """A document in pages of about 28 sentences, other ones on each side, every second with a footnote before
+    its end that the other side does not have.
+
+    Args:
+        notes: Sentences of each language for footnotes.
+    """
+    texts: list[list[str]] = []
+    places: list[list[int]] = []
+    for text, foreign in zip((document.source, document.target), notes, strict=True):
+        head = re.sub(r"[^\w ]", "", text[0])[:38].rsplit(" ", 1)[0].upper()
+        style, page, left = str(rng.choice(PAGE_STYLES)), int(rng.integers(5, 300)), int(rng.integers(5, 30))
+        made: list[str] = []
+        where: list[int] = []
+        for line in text:
+            if not left:
+                if rng.integers(2):
+                    made.append(f"{rng.integers(1, 5)} {foreign[rng.integers(len(foreign))]}")
+                made += style.format(page=page, head=head).split("|")
+                page, left = page + 1, int(rng.integers(22, 34))
+            left -= 1
+            where.append(len(made))
+            made.append(line)
+        texts.append(made)
+        places.append(where)
+    x, y = places
+    gold: Beads = [(tuple(x[i] for i in one), tuple(y[j] for j in other)) for one, other in document.gold]
+    gold += [((i,), ()) for i in sorted(set(range(len(texts[0]))) - set(x))]
+    gold += [((), (j,)) for j in sorted(set(range(len(texts[1]))) - set(y))]
+    return Document(texts[0], texts[1], gold)
+
+
+def scans(data: Path, languages: Sequence[str], split: str) -> Iterator[tuple[str, str, list[Document]]]:
+    """The documents by hand and the stories, in pages, each in four ways."""
+    rng = np.random.default_rng(0)
+    for corpus, language, made in sets(data, languages, split):
+        if corpus not in ("ntrex128", "bible"):
+            paths = [code(data / "ntrex128", side) for side in [*language.split("-"), "eng"][:2]]
+            if None not in paths:
+                one, other = (read(path) for path in paths if path)
+                four = itertools.chain(*[made] * 4)
+                yield corpus, language, [scanned(document, (one, other), rng) for document in four]
+
+
 def sets(
     data: Path, languages: Sequence[str], split: str, shares: Sequence[float] = REAL
 ) -> Iterator[tuple[str, str, list[Document]]]:
@@ -205,6 +255,14 @@ def sets(
         for language in languages:
             if found := documents(data, corpus, language, split, shares):
                 yield corpus, language, found
+
+
+def judged(gold: Sequence[Beads], found: Sequence[Beads]) -> list[float]:
+    """Strict and lax F1, and the share of one-sided gold alignments that are found, in percent."""
+    both = [{str(number): beads for number, beads in enumerate(side)} for side in (gold, found)]
+    scores = percent(*both)
+    alone = [bead in mine for own, mine in zip(gold, found, strict=True) for bead in own if not all(bead)]
+    return [scores["strict f1"], scores["lax f1"], 100 * sum(alone) / max(len(alone), 1)]
 
 
 def sides(document: Document, encoder: RunEncoder) -> tuple[Side, Side]:
@@ -317,6 +375,7 @@ def main() -> None:
     parser.add_argument("--vecalign", type=Path)
     parser.add_argument("--langs", default=LANGUAGES, type=lambda text: " ".join(text.split(",")))
     parser.add_argument("--stress", action="store_true")
+    parser.add_argument("--scans", action="store_true")
     parser.add_argument("--long", type=int)
     arguments = parser.parse_args()
     if arguments.long:
@@ -327,22 +386,24 @@ def main() -> None:
     encoder = SentenceEncoder.load("mini")
     runs, pad = run_encoder(encoder), encoder.embed(["PAD"])[0]
     timed: list[Document] = []
-    print("| text | language | documents | lines | strict F1 | lax F1 | Vecalign strict | lax |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for corpus, language, made in sets(
-        arguments.data, arguments.langs.split(), arguments.split, STRESS if arguments.stress else REAL
-    ):
+    print(
+        "| text | language | documents | lines | strict F1 | lax F1 | alone | Vecalign strict | lax | alone |"
+    )
+    print(f"| --- | --- |{' ---: |' * 8}")
+    chosen = arguments.data, arguments.langs.split(), arguments.split
+    texts = scans(*chosen) if arguments.scans else sets(*chosen, STRESS if arguments.stress else REAL)
+    for corpus, language, made in texts:
         if language in ("deu", "deu-fra"):
             timed += made
-        gold = {str(number): document.gold for number, document in enumerate(made)}
+        gold = [document.gold for document in made]
         both = [sides(document, runs) for document in made]
-        scores = [percent(gold, {str(number): ours(*own) for number, own in enumerate(both)})]
+        scores = judged(gold, [ours(*own) for own in both])
         if arguments.vecalign:
             theirs = ([all_runs(side, pad) for side in own] for own in both)
-            scores.append(percent(gold, {str(number): vecalign(*own) for number, own in enumerate(theirs)}))
+            scores += judged(gold, [vecalign(*own) for own in theirs])
         lines = sum(len(document.source) + len(document.target) for document in made)
-        numbers = [f"{found[name]:.1f}" for found in scores for name in ("strict f1", "lax f1")]
-        print(f"| {corpus} | {language} | {len(made)} | {lines:,} | {' | '.join(numbers)} |", flush=True)
+        numbers = " | ".join(f"{score:.1f}" for score in scores)
+        print(f"| {corpus} | {language} | {len(made)} | {lines:,} | {numbers} |", flush=True)
     print_speed(timed, encoder, arguments.vecalign is not None)
 
 

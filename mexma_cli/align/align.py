@@ -27,8 +27,8 @@ class Side:
         lengths: int64 [n], characters of each sentence.
         runs: (starts int64 [R], sizes int64 [R], all at least 2) -> float32 [R, d], unit vectors of runs of
             sentences.
-        headings: bool [n], lines that may well be on one side only, such as headings and page numbers; None:
-            there are none.
+        headings: int8 [n], lines that may well be on one side only: 1 for headings, 2 for page numbers and
+            running heads, which most often are, 0 for sentences; None: all are sentences.
     """
 
     vectors: np.ndarray
@@ -95,7 +95,7 @@ class _Document:
         sums: float32 [n, d], vectors minus the document's mean and their rivals', times their weights.
         weights: float32 [n], roots of the lengths; 0 for empty sentences.
         ends: float64 [n + 1], characters before each sentence.
-        headings: bool [n], as of `Side`.
+        headings: int8 [n], as of `Side`.
         vectors: float32 [n, d], as they were; of no use where sentences are joined two by two.
     """
 
@@ -119,7 +119,7 @@ class _Document:
         rivals *= np.float32(_RIVAL)
         own -= rivals
         own *= weights[:, None]
-        headings = np.zeros(len(own), bool) if side.headings is None else side.headings
+        headings = np.zeros(len(own), np.int8) if side.headings is None else side.headings
         return cls(own, weights, np.append(0.0, np.cumsum(side.lengths)), headings, side.vectors)
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class _Document:
         """Each two sentences as one."""
         starts = np.arange(0, len(self), 2)
         sums, weights = (np.add.reduceat(part, starts, axis=0) for part in (self.sums, self.weights))
-        headings = np.logical_and.reduceat(self.headings, starts)
+        headings = np.minimum.reduceat(self.headings, starts)
         return _Document(sums, weights, self.ends[np.append(starts, len(self))], headings, self.vectors)
 
     def norms(self, most: int) -> np.ndarray:

@@ -18,7 +18,9 @@ COSINE = 1.0
 LENGTHS = 0.5
 ALIGNED = 2.0
 SENTENCE = 0.4
-"""Weights in the value of an alignment, and what it is worth and each sentence in it; see docs/align.md."""
+PAGE = 1.4
+"""Weights in the value of an alignment, what it and each sentence in it is worth, and what a page number or
+running head in it costs; see docs/align.md."""
 _SHORT = 4.0  # characters of a sentence that is worth all of SENTENCE; of fewer than half it costs something
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
 _ALONE = 1 << 18  # multiplications in a product of matrices for which the library wakes no threads
@@ -35,9 +37,10 @@ def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
 
     Args:
         lengths: Their characters.
-        headings: bool [n], which are headings and the like.
+        headings: int8 [n], as of `align.Side`.
     """
-    return np.asarray(SENTENCE * np.where(headings, -1, 2 * np.minimum(lengths / _SHORT, 1) - 1))
+    worth = SENTENCE * (2 * np.minimum(lengths / _SHORT, 1) - 1)
+    return np.asarray(np.where(headings == 0, worth, np.where(headings == 1, -SENTENCE, -PAGE)))
 
 
 def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) -> np.ndarray:

@@ -153,6 +153,23 @@ def test_blank_sentences_are_left_alone() -> None:
     assert Alignment(range(4, 5), range(0, 0), 0.0).source in [one.source for one in blank]
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_page_numbers_that_face_each_other_are_aligned_only_if_they_are_alike(same: bool) -> None:
+    source, target, _ = planted(np.random.default_rng(6), [(1, 1)] * 20)
+    number, other = unit(np.random.default_rng(7).standard_normal((2, 64)))
+    pages = [
+        replace(
+            side(np.insert(own.vectors, 8, found, axis=0)),
+            lengths=np.insert(own.lengths, 8, 3),
+            headings=np.insert(np.zeros(20, np.int8), 8, 2),
+        )
+        for own, found in ((source, number), (target, number if same else other))
+    ]
+    found = [(one.source, one.target) for one in align(*pages)]
+    assert ((range(8, 9), range(8, 9)) in found) == same
+    assert len(found) == 21 + (not same)
+
+
 @pytest.mark.parametrize("length", [2, 12])
 def test_page_numbers_and_headings_of_one_side_stay_alone(length: int) -> None:
     source, target, gold = planted(np.random.default_rng(6), [(1, 1)] * 20)

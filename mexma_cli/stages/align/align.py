@@ -451,13 +451,21 @@ class Aligner:
 
 _HEADING = 40  # characters of a heading, at most
 _HEADINGS = 0.25  # share of a document's lines that may be headings, at most
+_RUNNING = 3  # times that a running head is in a document, at least
 
 
 def headings(text: Sequence[str]) -> np.ndarray:
-    """Lines that look like headings, page numbers or running heads, bool [n]: short ones without a mark at
-    their end, and those without a letter. None where many do: then the text has no marks."""
-    found = np.array([_is_heading(line.strip()) for line in text], bool)
-    return found & (np.count_nonzero(found) <= _HEADINGS * len(found))
+    """Lines that look like headings, int8 [n] as of `Side`: 1 for short ones without a mark at their end, 2
+    for those without a letter (page numbers) and for headings that come again, whatever number is beside them
+    (running heads). None where many do: then the text has no marks."""
+    found = np.array([_is_heading(line.strip()) for line in text], np.int8)
+    places = np.flatnonzero(found)
+    if len(places) > _HEADINGS * len(found):
+        return np.zeros_like(found)
+    letters = ["".join(filter(str.isalpha, text[place])).lower() for place in places.tolist()]
+    often = Counter(letters)
+    found[places] += np.array([not own or often[own] >= _RUNNING for own in letters], bool)
+    return found
 
 
 def _is_heading(line: str) -> bool:
