@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.formats import format_epilog, format_option, rule_epilog
-from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
+from mexma_cli.commands.inputs import check_bitext, check_inputs, check_outputs, command_line
 from mexma_cli.commands.options import (
     options_of,
     path_option,
@@ -69,8 +69,7 @@ def command(
       mexma mine fra.emb eng.emb | mexma filter - --on low-score=0.7 --off numbers > clean.tsv
       mexma filter corpus.fr corpus.en --off all --on ratio=2 --on duplicate-source -o pairs.tsv
     """
-    if len(bitext) > 2:
-        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
+    check_bitext(bitext)
     check_inputs(bitext)
     from mexma_cli.formats.tmx import as_codes
     from mexma_cli.stages.filter.filter import FilterJob, filter_files

@@ -43,6 +43,12 @@ def check_inputs(paths: Sequence[Path]) -> None:
                 raise click.UsageError(f"{option} is for texts; {done} are embedded already.")
 
 
+def check_bitext(bitext: Sequence[Path]) -> None:
+    """Raise click.UsageError for more than two files."""
+    if len(bitext) > 2:
+        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
+
+
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Raise click.UsageError for an output over an input, over the text of a store, or in a folder."""
     if found := overwriting(outputs, inputs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, check_outputs
+from mexma_cli.commands.inputs import check_bitext, check_inputs, check_outputs
 from mexma_cli.commands.options import output_option, written_languages_option
 from mexma_cli.text.amounts import counted
 
@@ -16,7 +16,7 @@ _MOST = 5_000
 
 
 @click.command("review")
-@click.argument("bitext", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @output_option("FILE.html", "The page.", required=True)
 @click.option(
     "--count",
@@ -32,21 +32,24 @@ _MOST = 5_000
     help="Show the pairs whose score is nearest to this one, instead.",
 )
 @written_languages_option
-def command(bitext: Path, output: Path, count: int, around: float | None, languages: tuple[str, str]) -> None:
+def command(
+    bitext: tuple[Path, ...], output: Path, count: int, around: float | None, languages: tuple[str, str]
+) -> None:
     """Write pairs of BITEXT to a web page on which a person looks at them and labels them.
 
-    BITEXT is a file of pairs in any format, such as those of `mexma mine` and `score`; `-` is stdin. The page
-    is one file that needs no network. Numbers, names and lengths that differ are marked. The keys y, n and s
-    label a pair as right, wrong or unsure; the page keeps the labels, and saves them as the file that
-    `mexma tune --labels` reads.
+    BITEXT is a file of pairs in any format, such as those of `mexma mine` and `score`, or two line-aligned
+    files; `-` is stdin. The page is one file that needs no network. Numbers, names and lengths that differ
+    are marked. The keys y, n and s label a pair as right, wrong or unsure; the page keeps the labels, and
+    saves them as the file that `mexma tune --labels` reads.
 
     \b
     Examples:
       mexma review pairs.tsv -o review.html
       mexma review pairs.tsv --around 0.5 --count 100 -o threshold.html
     """
-    check_inputs([bitext])
-    check_outputs([], output, "page", [bitext])
+    check_bitext(bitext)
+    check_inputs(bitext)
+    check_outputs([], output, "page", bitext)
     from mexma_cli.stages.review import review
     from mexma_cli.text.writing import prepare_output
 

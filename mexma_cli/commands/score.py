@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, is_json, progress_bar, tsv_outputs
+from mexma_cli.commands.inputs import check_bitext, check_inputs, is_json, progress_bar, tsv_outputs
 from mexma_cli.commands.options import (
     encoder_options,
     json_lines_option,
@@ -88,8 +88,7 @@ def command(
       mexma score --scores-only --background fra.emb eng.emb pairs.tsv > scores.txt
       cut -f 2,3 mined.tsv | mexma score -
     """
-    if len(bitext) > 2:
-        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
+    check_bitext(bitext)
     if background and not MARGINS[settings.margin].uses_neighbourhoods:
         raise click.UsageError(f"--margin {settings.margin} has no neighbourhoods: leave out --background.")
     probability = probability or explain or settings.classifier is not None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from mexma_cli.errors import MexmaError, choice
-from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.languages import UNSTATED, known, resolve
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, OTHER_FORMATS, Member, label_of, lines_of, read_pieces
 
@@ -317,6 +317,8 @@ class BitextFormat(ABC):
         raise NotImplementedError
 
 
+_LOOKED_AT, _FEWEST = 200, 10
+"""Pairs whose languages are identified, at most and at least."""
 _BREAKS = re.compile(r"[\t\n\r]")
 
 
@@ -415,6 +417,19 @@ def write_pairs(
     files = outputs_of(output, kind.name, languages)
     prepare_output(output)
     return write_chunks(files, kind.write(pairs, languages, with_ids))
+
+
+def told_if_swapped(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
+    """The pairs; warn where the first ones look as if each side were in the other's language."""
+    from mexma_cli.text.identify import identifier, swapped_sides
+
+    pairs = iter(pairs)
+    first = list(islice(pairs, _LOOKED_AT))
+    if len(first) >= _FEWEST and (model := identifier("py3langid")):
+        sides = [pair.source for pair in first], [pair.target for pair in first]
+        if wrong := swapped_sides(sides, (known(languages[0]), known(languages[1])), model):
+            log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
+    return chain(first, pairs)
 
 
 def named_format(output: Path, name: str | None) -> BitextFormat:

@@ -28,12 +28,12 @@ class Shown(NamedTuple):
 
 
 def review(
-    bitext: Path, output: Path, languages: tuple[str, str], count: int, around: float | None = None
+    bitext: Sequence[Path], output: Path, languages: tuple[str, str], count: int, around: float | None = None
 ) -> tuple[int, int]:
     """Write the page.
 
     Args:
-        bitext: A file of pairs of any format that is read; ``-`` is stdin.
+        bitext: A file of pairs of any format that is read, or two line-aligned files; ``-`` is stdin.
         languages: Codes as the user wrote them, as far as they are stated.
         count: Pairs on the page, at most.
         around: Those whose score is nearest to this one; None: drawn from the whole file, the same each time.
@@ -45,18 +45,18 @@ def review(
         MexmaError: The file has no pairs, no scores although `around` is given, or is damaged; the disk is
             full.
     """
-    found = open_pairs(bitext, languages=languages, options=LANGUAGES_STATED_BY)
+    found = open_pairs(*bitext, languages=languages, options=LANGUAGES_STATED_BY)
     numbered = (Shown(number, _score(pair), pair) for number, pair in enumerate(found.pairs, 1))
     chosen, total = _drawn(numbered, count) if around is None else _nearest(numbered, count, around)
     if not chosen:
         what = "pairs" if around is None or not total else "scores"
-        raise MexmaError(f"{label_of(bitext)} has no {what}", "`mexma mine` and `mexma score` write both")
+        raise MexmaError(f"{label_of(bitext[0])} has no {what}", "`mexma mine` and `mexma score` write both")
     ordered = sorted(chosen, key=lambda one: (-one.score if one.score == one.score else math.inf, one.number))
     doubts = Doubts.usual([(one.pair.source, one.pair.target) for one in ordered])
     write_page(
         output,
         "reporting/review.html",
-        title=f"Pairs of {label_of(bitext)}",
+        title=f"Pairs of {' and '.join(map(label_of, bitext))}",
         rows=[_row(one, doubts) for one in ordered],
         total=f"{total:,}",
         languages=[name_of(code) if code != UNSTATED else "" for code in found.languages],

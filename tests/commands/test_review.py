@@ -47,6 +47,9 @@ def test_some_are_drawn_or_those_around_a_score(pairs: Path, tmp_path: Path) -> 
     assert articles(page) == drawn and len(drawn) == 5
     ok(run("review", pairs, "-o", page, "--count", 2, "--around", 0.46))
     assert ["La fin." in html.unescape(one) for one in articles(page)] == [False, True]
+    sides = [write(tmp_path / name, "one", "two") for name in ("a.txt", "b.txt")]
+    assert "2 pairs of 2" in ok(run("review", *sides, "-o", page)).stderr
+    assert "/b.txt</title>" in page.read_text() and "/a.txt and " in page.read_text()
     ok(run("review", pairs.rename(tmp_path / "caf\udce9.tsv"), "-o", page))
     assert "<title>Pairs of " in page.read_text() and "caf\\udce9.tsv</title>" in page.read_text()
 

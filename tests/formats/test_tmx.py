@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair, PlainPair, RawText, open_pairs
+from mexma_cli.formats.bitext import BitextFormat, MinedPair, PlainPair, RawText, open_pairs
+from mexma_cli.formats.moses import Moses
 from mexma_cli.formats.tmx import Tmx, bcp47
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import STATED
@@ -57,6 +58,20 @@ def test_header_and_units_are_tmx_14() -> None:
     assert [tuv.get(LANG) for tuv in unit.iter("tuv")] == ["fr", "zh-Hant"]
     (unit,) = document([pair])[0].iter("tu")
     assert [prop.get("type") for prop in unit.iter("prop")] == ["x-score"]
+
+
+@pytest.mark.parametrize("kind", [Tmx(), Moses()])
+def test_sides_that_look_swapped_are_told_of(kind: BitextFormat, caplog: pytest.LogCaptureFixture) -> None:
+    """In both formats that name the languages of the sides; all pairs are written none the less."""
+    english, french = (
+        "Where is the nearest station, please?",
+        "Où est la gare la plus proche, s'il te plaît ?",
+    )
+    pairs = [MinedPair(1.0, english, french)] * 20
+    right = list(kind.write(pairs, ("eng_Latn", "fra_Latn")))
+    assert caplog.text == ""
+    assert len(list(kind.write(pairs, ("fra_Latn", "eng_Latn")))) == len(right) >= 20
+    assert "0% of the sources look French, and 100% of the targets: are the sides swapped" in caplog.text
 
 
 def test_no_pairs_are_a_document_too() -> None:

@@ -94,7 +94,9 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
         if is_folder and inputs.docs:
             raise MexmaError(f"{path} has a document a file", "--docs are for one text on each side")
         if not is_folder and not inputs.docs and (any(folders) or inputs.pairs or inputs.find):
-            raise MexmaError(f"{path} is one document", "--docs says which of its lines are which document's")
+            raise MexmaError(
+                f"{path} is one document", "--docs names two files with the document id of every line"
+            )
     source, target = (
         FolderSide(path) if is_folder else TextSide(stack, path, ids)
         for path, is_folder, ids in zip(paths, folders, docs, strict=True)
