@@ -45,6 +45,7 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
     from tqdm import tqdm
 
     if not sys.stderr.isatty():
+        settings["position"] = 0  # or it moves a cursor that is not there
         how: dict[str, Any] = {
             "file": _Lines(),
             "mininterval": min(5.0, LINE_SECONDS),

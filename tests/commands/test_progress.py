@@ -36,6 +36,19 @@ def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     assert all("\r" not in line and "\x1b" not in line for line in lines)
 
 
+def test_several_bars_move_no_cursor(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
+    caplog.set_level(logging.INFO, "mexma_cli")
+    with progress(desc="first", total=1), progress(desc="second", total=1, position=1) as bar:
+        bar.update()
+    said = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("second: 1 of 1") for line in said) and not any(
+        "\x1b" in line for line in said
+    )
+
+
 @pytest.mark.parametrize(
     ("unit", "rate"), [("tile", "2.00s/tile]"), ("row", "2.00s/row]"), ("corpus", "2.00s/corpus]")]
 )

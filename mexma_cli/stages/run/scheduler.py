@@ -143,6 +143,7 @@ class Scheduler:
         self._needed_by: dict[str, list[str]] = {}
         self._missing: dict[str, int] = {}  # units that wait -> how many of their inputs are not done
         self._submitted: dict[Path, str] = {}
+        self._checksums: dict[str, str] = {}  # of the outputs of units that are done
         self._told = 0.0
 
     def run(self, begin: Callable[[], object] = lambda: None) -> Progress:
@@ -156,11 +157,8 @@ class Scheduler:
         """
         try:
             self.look()
-            likely = Cut(1, 1)  # of a text that is not cut yet: outputs of all kinds follow from it
-            for kind in self._plan(lambda code: cut_of(self._folder.record, code) or likely):
-                for unit in kind.units():
-                    if not self.progress.is_done(unit.name):
-                        self._folder.own_files(unit)
+            if self._waiting:
+                self._check_outputs()
             begin()
             self._submit()
             while self.progress.running:
@@ -175,6 +173,14 @@ class Scheduler:
             self._folder.tidy(self.progress.units[name])
         self._write_status(last=True)
         return self.progress
+
+    def _check_outputs(self) -> None:
+        """Refuse what is not the run's and is in the way of something that is to be done."""
+        likely = Cut(1, 1)  # of a text that is not cut yet: outputs of all kinds follow from it
+        for kind in self._plan(lambda code: cut_of(self._folder.record, code) or likely):
+            for unit in kind.units():
+                if not self.progress.is_done(unit.name):
+                    self._folder.own_files(unit)
 
     def look(self) -> Progress:
         """Find out what is up to date; nothing is changed."""
@@ -208,9 +214,9 @@ class Scheduler:
         while self._ready:
             name = self._ready.popleft()
             unit = self.progress.units[name]
-            if self._is_up_to_date(unit):
+            if (record := self._up_to_date(unit)) is not None:
                 self.progress.found_done.add(name)
-                self._finish(unit)
+                self._finish(unit, record)
             else:
                 self._waiting.append(name)
 
@@ -227,15 +233,17 @@ class Scheduler:
             self._executor.submit(todo)
         self._on_change(progress)
 
-    def _is_up_to_date(self, unit: Unit) -> bool:
+    def _up_to_date(self, unit: Unit) -> Record | None:
         if not self._taken(unit):
-            return self._folder.done(unit) is not None
-        if self._folder.record(unit.name) is None:
+            return self._folder.done(unit, checksum_of=self._checksums.__getitem__)
+        record = self._folder.record(unit.name)
+        if record is None:
             raise MexmaError(f"{unit.name} is to be taken as it is, and was never done", "start earlier")
-        return True
+        return record
 
-    def _finish(self, unit: Unit) -> None:
+    def _finish(self, unit: Unit, record: Record) -> None:
         """A unit is done: what needs it may begin."""
+        self._checksums[unit.name] = record.checksum
         self.progress.count(unit.name, "done")
         for other in self._needed_by.get(unit.name, ()):
             self._missing[other] -= 1
@@ -254,7 +262,7 @@ class Scheduler:
             assert record is not None, name
             progress.done[name] = record.seconds
             self._warn(record.facts.get("warning"))
-            self._finish(progress.units[name])
+            self._finish(progress.units[name], record)
         elif ended.died and progress.died[name] < TRIES:
             log.warning("%s: %s; trying it again", name, ended.error)
             self._ready.append(name)

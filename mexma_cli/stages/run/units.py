@@ -243,13 +243,16 @@ class RunFolder:
                     assert record is not None, name
                     yield name, record
 
-    def key(self, unit: Unit) -> str:
-        """A checksum of all that decides a unit's output; its inputs are done."""
-        made_of = {}
-        for name, other in unit.inputs.items():
-            record = self.record(other)
-            assert record is not None, other
-            made_of[name] = record.checksum
+    def checksum(self, unit: str) -> str:
+        """Checksum of the output's content of a unit that is done."""
+        record = self.record(unit)
+        assert record is not None, unit
+        return record.checksum
+
+    def key(self, unit: Unit, checksum_of: Callable[[str], str] | None = None) -> str:
+        """A checksum of all that decides a unit's output; its inputs are done. `checksum_of`: in place of
+        `checksum`, where that is known already."""
+        made_of = {name: (checksum_of or self.checksum)(other) for name, other in unit.inputs.items()}
         return fingerprint(
             [
                 *(FORMAT_VERSION, unit.work, unit.settings, made_of),
@@ -258,15 +261,18 @@ class RunFolder:
             ]
         )
 
-    def done(self, unit: Unit, whole: bool = False) -> Record | None:
+    def done(
+        self, unit: Unit, whole: bool = False, checksum_of: Callable[[str], str] | None = None
+    ) -> Record | None:
         """The record of a unit that is up to date, with its output there; None where it has to be done.
 
         Args:
+            checksum_of: As for `key`.
             whole: Compare the output's checksums, even if it is no result of the run: what others read is
                 compared when they do.
         """
         record = self.record(unit.name)
-        if record is None or record.key != self.key(unit):
+        if record is None or record.key != self.key(unit, checksum_of):
             return None
         for name, checksum in record.files.items():
             path = f"{self.path}/{name}"
