@@ -269,7 +269,7 @@ def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> It
         if str(path) in other_sides:
             passed_over["other sides of Moses pairs"] += 1
         elif suffix_of(path) in OTHER_FORMATS and kind_of(path) == "text":
-            passed_over["no text, as their names say"] += 1
+            passed_over[f"named {suffix_of(path)}, and no text"] += 1
         else:
             yield path
 

@@ -184,7 +184,7 @@ def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     report = run(folder, to=out)
     names = [row[0] for row in rows(out.with_name("fra.docs"))]
     assert names == ["b/bz2.txt:1", "b/gz.txt:1", "b/xz.txt:1", "b/zst.txt:1", "doc.en-fr.fr:1"]
-    assert report.passed_over == {"no text, as their names say": 1, "other sides of Moses pairs": 1}
+    assert report.passed_over == {"named .npy, and no text": 1, "other sides of Moses pairs": 1}
     run(Path(f"{folder}/b/*.gz"), to=out)
     assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1"]
 
