@@ -300,7 +300,7 @@ def align(
         docs: Two files with the document id of every line.
         document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
         find_documents: Pair documents by their content instead.
-        languages: Codes of source and target, for an encoder that needs them (SONAR).
+        languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         on_progress: Called with sentences done and sentences in all, by each step of the work.
         settings: `max_size`, `threshold`, `min_aligned`, `chunks` and `keep`, as the options of those names.
 

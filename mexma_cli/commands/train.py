@@ -268,7 +268,8 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
     if found:
         kept, read = sum(report.kept for report in found), sum(report.read for report in found)
         dropped = sum((Counter(report.dropped) for report in found), Counter[str]())
-        why = ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common())
+        said = {"excluded": "that share a sentence with dev or test text"}
+        why = ", ".join(f"{count:,} {said.get(reason, reason)}" for reason, count in dropped.most_common())
         log.info("%s of %s pairs%s", f"{kept:,}", f"{read:,}", f"; dropped: {why}" if why else "")
 
 
