@@ -52,6 +52,7 @@ SENTENCES_PER_BUFFER = 8192
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
 
+_RIDGE = 1e-4  # of the sum of all squares, in `map_to`
 _HASHED_ROWS = 1 << 12  # of a weight that are in memory together
 _NLLB = {"sat_Olck": "sat_Beng"}
 """Languages to which NLLB's tokens, and so SONAR's, give another code than FLORES-200."""
@@ -245,6 +246,36 @@ class SentenceEncoder:
         if dim is not None and not 1 <= dim <= self._full_dim:
             raise MexmaError(f"{self.name!r} has vectors of {self._full_dim} numbers, and not of {dim}")
         self._kept = None if dim == self._full_dim else dim
+
+    def map_to(self, sentences: Sequence[str], vectors: np.ndarray) -> None:
+        """Put this encoder's vectors where another one's are: a linear map after its modules, by ridge
+        regression, and then Normalize.
+
+        Args:
+            sentences: N strings, thousands of them.
+            vectors: Float [N, M]: what the other encoder gives them, or their translations.
+
+        Raises:
+            MexmaError: As `embed`; not a vector for each sentence; or sentence-transformers runs the encoder.
+        """
+        if isinstance(self.transformer, LibraryModel):
+            raise MexmaError(f"{self.name!r} is run by sentence-transformers, with its modules alone")
+        if vectors.ndim != 2 or len(vectors) != len(sentences) or not vectors.size:
+            raise MexmaError(f"vectors of the shape {vectors.shape} for {len(sentences)} sentences")
+        import torch
+
+        from mexma_cli.encoder.model.pooling import Dense, Normalize
+
+        self.truncate(None)
+        own = self.embed(sentences).astype(np.float64)
+        squares = own.T @ own
+        ridge = _RIDGE * np.trace(squares) * np.eye(len(squares))
+        found = np.linalg.lstsq(squares + ridge, own.T @ vectors, rcond=None)[0]
+        linear = torch.nn.Linear(*found.shape, bias=False, device=self.device)
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(found.T))
+        self.modules.extend([Dense(linear, torch.nn.Identity()), Normalize()])
+        self._fingerprint = None
 
     def prompted(self, prompt: str | None, task: str | None = None) -> str:
         """The text to put before a sentence (`prefix`).

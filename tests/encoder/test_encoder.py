@@ -236,6 +236,24 @@ def test_a_device_that_is_not_there(tiny_encoder: Path) -> None:
     assert caught.value.hint == "use --device cpu"
 
 
+def test_mapped_to_another_encoder_it_has_its_vectors(
+    tiny_encoder: Path, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    encoder, texts = SentenceEncoder.load(tiny_encoder, "cpu"), sentences["fra"]
+    before, turn = encoder.fingerprint, np.random.default_rng(1).normal(size=(encoder.dim, 40))
+    others = encoder.embed(texts) @ turn
+    others /= np.linalg.norm(others, axis=1, keepdims=True)
+    encoder.map_to(texts, others)
+    found = encoder.embed(texts)
+    assert np.abs(found - others).max() < 0.01 and encoder.dim == 40 and encoder.normalised
+    encoder.save(tmp_path / "mapped")
+    again = SentenceEncoder.load(tmp_path / "mapped", "cpu")
+    assert np.abs(again.embed(texts) - found).max() < 1e-6
+    assert before != encoder.fingerprint == again.fingerprint
+    with pytest.raises(MexmaError, match=r"vectors of the shape \(2, 40\) for 1 sentences"):
+        encoder.map_to(texts[:1], others[:2])
+
+
 def test_encode_is_that_of_sentence_transformers(
     tiny_encoder: Path, sentences: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
