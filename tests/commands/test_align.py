@@ -385,7 +385,7 @@ class TestBadInput:
             run("align", source, target, "-o", tmp_path / "o.tmx"), 1, "tells the sides apart by their lang"
         )
         fails(run("align", *folders, "--docs", *docs), 1, "spa has a document a file")
-        fails(run("align", folders[0], target), 1, "eng.txt is one document", "--docs says which")
+        fails(run("align", folders[0], target), 1, "eng.txt is one document", "--docs names two files")
         fails(run("align", folders[0], target.parent / "none"), 1, "none: no such file or folder")
         fails(run("align", source, target, "--find-documents"), 1, "spa.txt is one document")
         both = ("--find-documents", "--document-pairs", docs[0])

@@ -28,6 +28,7 @@ _READ |= {"norm_rel_ebd", "position_buckets", "share_att_key"}
 """Names that models read, DeBERTa above all, though their configs do not declare them."""
 _OF_RESULTS = {"output_attentions", "output_hidden_states", "return_dict", "use_cache"}
 _OF_RESULTS |= {"chunk_size_feed_forward", "problem_type"}
+_OF_RESULTS |= {"num_labels", "id2label", "label2id"}  # of a number, names would be made: gigabytes
 """Keys of a configuration that say what a model returns, and how: we say that where it is run."""
 
 
