@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scipy import stats
 
 from mexma_cli.reporting.seeds import SeedMean, quantile
 from tests.command import ok, run
@@ -33,6 +32,8 @@ def finished(folder: Path, seed: int, last: float, rate: float = 1e-3, **data: s
 
 
 def test_the_interval_is_students() -> None:
+    from scipy import stats  # a second to import
+
     values = [4.0, 5.0, 9.0]
     low, high = stats.t.interval(0.95, 2, 6.0, stats.sem(values))
     found = SeedMean.of(values)

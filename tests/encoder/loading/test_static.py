@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from tests.command import fails, ok, run
 from tests.command import write as write_lines
 from tests.encoder.conftest import OLD, WEIGHTS, cut_off, edit, pieces, word_pieces, write
 
-library = pytest.importorskip("sentence_transformers")
+pytestmark = pytest.mark.skipif(not find_spec("sentence_transformers"), reason="needs sentence-transformers")
+
+
+def theirs_of(*where: str, **settings: Any) -> Any:
+    """The library's encoder; it takes seconds to import."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(*where, device="cpu", **settings)
 
 
 def potion(folder: Path, texts: list[str], dtype: torch.dtype = torch.float32, **other: torch.Tensor) -> None:
@@ -57,7 +65,7 @@ def of_the_library(folder: Path, texts: list[str]) -> None:
     words = Tokenizer.from_file(str(folder.parent / "pieces" / "tokenizer.json"))
     parts = [modules.StaticEmbedding(words, torch.randn(size, 16)), modules.Dense(16, 12)]
     prompts: dict[str, Any] = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    library.SentenceTransformer(modules=parts, device="cpu", **prompts).save_pretrained(str(folder))
+    theirs_of(modules=parts, **prompts).save_pretrained(str(folder))
 
 
 LAYOUTS: dict[str, Callable[[Path, list[str]], None]] = {
@@ -70,7 +78,7 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], None]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_vectors_are_those_of_sentence_transformers(layout: str, texts: list[str], tmp_path: Path) -> None:
     LAYOUTS[layout](tmp_path / "it", texts)
-    theirs = library.SentenceTransformer(str(tmp_path / "it"), device="cpu").float().encode(texts)
+    theirs = theirs_of(str(tmp_path / "it")).float().encode(texts)
     encoder = SentenceEncoder.load(tmp_path / "it", max_tokens=5000)
     assert encoder.computed_by == "NumPy, as sums over tokens" and encoder.truncated == 0
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
@@ -84,7 +92,7 @@ def test_vectors_are_those_of_sentence_transformers(layout: str, texts: list[str
         near = {"atol": 1e-5 if dtype == "float32" else 1e-2}
         again = SentenceEncoder.load(tmp_path / dtype, max_tokens=5000)
         np.testing.assert_allclose(again.embed(texts), theirs, **near)
-        saved = library.SentenceTransformer(str(tmp_path / dtype), device="cpu").float()
+        saved = theirs_of(str(tmp_path / dtype)).float()
         np.testing.assert_allclose(saved.encode(texts), theirs, **near)
         assert again.prefix == encoder.prefix
     np.testing.assert_allclose(sentence_transformer(tmp_path / "it").encode(texts), theirs, atol=1e-5)
@@ -106,7 +114,7 @@ def test_a_tokeniser_that_cuts_is_honoured(texts: list[str], tmp_path: Path) -> 
     edit("tokenizer.json", lambda words: words.update(truncation=cut))(tmp_path / "it")
     encoder = SentenceEncoder.load(tmp_path / "it")
     assert encoder.max_tokens == 5
-    theirs = library.SentenceTransformer(str(tmp_path / "it"), device="cpu").encode(texts)
+    theirs = theirs_of(str(tmp_path / "it")).encode(texts)
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
     # What the library runs has no limit that could be set.
     edit("modules.json", lambda entries: entries[1].update(type=f"{OLD}.Dropout"))(tmp_path / "it")
