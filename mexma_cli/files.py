@@ -502,9 +502,8 @@ _SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 def fingerprint(settings: Any) -> str:
     """xxh3_128 of any JSON-like settings, in hex; the order of keys does not matter."""
-    return xxhash.xxh3_128_hexdigest(
-        _SORTED(settings).encode("utf-8", "backslashreplace")
-    )  # as in write_json_atomic
+    text = _SORTED(settings)
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "backslashreplace"))  # as in write_json_atomic
 
 
 def commit(*finals: Path, own: Names | None = None, made: Path | None = None) -> None:
