@@ -421,14 +421,14 @@ def write_pairs(
 
 def told_if_swapped(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
     """The pairs; warn where the first ones look as if each side were in the other's language."""
-    from mexma_cli.text.identify import identifier, swapped_sides
+    from mexma_cli.text.identify import identifier, warn_of_swapped
 
     pairs = iter(pairs)
     first = list(islice(pairs, _LOOKED_AT))
-    if len(first) >= _FEWEST and (model := identifier("py3langid")):
+    stated = any(known(code) != UNSTATED for code in languages)
+    if stated and len(first) >= _FEWEST:
         sides = [pair.source for pair in first], [pair.target for pair in first]
-        if wrong := swapped_sides(sides, (known(languages[0]), known(languages[1])), model):
-            log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
+        warn_of_swapped(sides, languages, identifier("py3langid"))
     return chain(first, pairs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
 import re
 import struct
@@ -16,6 +17,8 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
+
+log = logging.getLogger(__name__)
 
 SHORT = 20
 """Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
@@ -296,6 +299,15 @@ def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model
             name = languages.name(spoken[own])
             return "{:.0%} of the sources look {name}, and {:.0%} of the targets".format(*shares, name=name)
     return ""
+
+
+def warn_of_swapped(
+    sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier | None
+) -> None:
+    """Warn of `swapped_sides`, if there is an identifier; `spoken` may be any text that a user states."""
+    codes = languages.known(spoken[0]), languages.known(spoken[1])
+    if model is not None and (wrong := swapped_sides(sides, codes, model)):
+        log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
 
 
 def flores(guess: Guess, line: str) -> str:

@@ -25,7 +25,14 @@ from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.text.duplicates import folded
-from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language, swapped_sides
+from mexma_cli.text.identify import (
+    SHORT,
+    Identifier,
+    expected,
+    identifier,
+    in_other_language,
+    warn_of_swapped,
+)
 from mexma_cli.text.lines import label_of, read_lines
 from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
@@ -185,7 +192,8 @@ def _judged(
     with closing(_beside(batches, job, bitext.languages)) as others:
         for records, (sources, targets, *_), codes in chain(alone, others):
             if not done and codes.astype(bool).mean() > 0.5:
-                _warn_of_swapped((sources, targets), bitext.languages, job.settings)
+                model = identifier(job.settings.lid, job.settings.lid_model)
+                warn_of_swapped((sources, targets), bitext.languages, model)
             yield Judged(records, sources, targets, codes)
             done += len(records)
             on_progress(done)
@@ -195,16 +203,6 @@ def _judged(
             "there are no pairs in the input",
             f"left out: {reasons}" if reasons else "each line must be: source TAB target",
         )
-
-
-def _warn_of_swapped(
-    sides: tuple[list[str], list[str]], spoken: tuple[str, str], settings: RuleSettings
-) -> None:
-    """Say it where most pairs are dropped because each side is in the language of the other."""
-    model = identifier(settings.lid, settings.lid_model)
-    codes = languages.known(spoken[0]), languages.known(spoken[1])
-    if model is not None and (wrong := swapped_sides(sides, codes, model)):
-        log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
 
 
 def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
