@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from mexma_cli.evaluation.senteval import (
 )
 from tests.evaluation.given import put
 
-pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="pip install 'mexma-cli[eval]'")
 
 
 def part(rows: int, seed: int, classes: int = 2) -> Features:
