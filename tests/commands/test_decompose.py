@@ -88,8 +88,11 @@ def test_the_language_and_its_name(work: Path) -> None:
 def test_leakage(work: Path, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text("5\tIt rains.\tIt is raining.\n0\tIt rains.\tA boat.\n3\ta b\ta c\n")
     options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--sts", tmp_path / "own.tsv"]
+    for side in ("fra", "eng"):
+        name = f"tatoeba.fra-eng.{side}"
+        (tmp_path / name).write_text((work / "tatoeba" / name).read_text() + "a " * 999 + f"{side}\n")
     kept = tmp_path / "leakage.json"
-    done = ok(run("eval", "leakage", work / "tatoeba", *options, "--json", "-o", kept))
+    done = ok(run("eval", "leakage", tmp_path, *options, "--json", "-o", kept))
     result = json.loads(done.stdout)
     assert json.loads(kept.read_text()) == result
     assert [(row["data"], row["measure"]) for row in result["rows"]] == [
@@ -99,7 +102,8 @@ def test_leakage(work: Path, tmp_path: Path) -> None:
     assert result["benchmark"] == "leakage"
     assert result["encoder"]["run"] == str(work / "run")  # and not a setting: the page compares runs
     assert "run" not in result["settings"]
-    table = ok(run("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png"))
+    table = ok(run("eval", "leakage", tmp_path, *options, "--plot", tmp_path / "clouds.png"))
+    assert all("\n2 sentences were cut" in f"\n{one.stderr}" for one in (done, table))  # drawn: not counted
     assert "measure" in table.stdout and (tmp_path / "clouds.png").stat().st_size > 1000
 
 

@@ -85,7 +85,9 @@ def command(
         rows = measure_leakage(pairs, scored, embed, split)
         if plot is not None:
             title = f"{name}: sentences in the plane of their two principal components"
+            cut = encoder.truncated  # counted where it is measured, not where it is drawn
             draw_clouds(plot, clouds(pairs[:PANELS], embed, split), title)
+            encoder.truncated = cut
     described = embed.describe() | {"name": f"{encoder.name}, {name}", "run": str(run)}
     return leakage_result(rows, folder, sets, described)
 
