@@ -293,8 +293,7 @@ class NgramEmbeddings:
         known = self.keys[places] == keys
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
-        used, places = np.unique(places[known], return_inverse=True)
-        sums = bags.sums(self.vectors[used], places, counts) / np.sqrt(counts.clip(1))[:, None]
+        sums = bags.sums(self.vectors, places[known], counts) / np.sqrt(counts.clip(1))[:, None]
         lengths = (np.linalg.norm(sums, axis=1) / self.unit).clip(1e-6)
         return weighted_embeddings(sums, self.power * np.log(lengths)), counts > 0
 

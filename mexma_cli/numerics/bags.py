@@ -1,22 +1,34 @@
-"""Sums of some rows of a matrix: bags of embeddings, in NumPy."""
+"""Sums of some rows of a matrix: bags of embeddings, in NumPy, and in compiled loops where there are many."""
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
+from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.threads import in_slices
 
 _BAGS = 1 << 8  # whose sums are made together: they stay in the processor's cache
+LOOPS_FROM = 1 << 25
+"""Numbers to add from which it pays to load compiled loops."""
 
 
-def sums(rows: np.ndarray, places: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The sum of each bag's rows, in their order: float64 [bags, width], zeros for an empty bag.
 
     Args:
-        rows: float [R, width].
+        rows: float [R, width], or the same quantised.
         places: int64 [T], rows of the bags, one bag after the other.
         counts: int64 [bags], how many each has.
     """
+    work = places.size * rows.shape[1]
+    typed = isinstance(rows, QuantisedRows) or rows.dtype != np.float16
+    if typed and (work >= LOOPS_FROM or "mexma_cli.numerics.bag_loops" in sys.modules):
+        return _looped(rows, places, counts, work)
+    if isinstance(rows, QuantisedRows):
+        used, places = np.unique(places, return_inverse=True)
+        rows = rows[used]
     found = np.zeros((len(counts), rows.shape[1]))
     filled = np.flatnonzero(counts)
     starts = (np.cumsum(counts) - counts)[filled]
@@ -32,5 +44,28 @@ def sums(rows: np.ndarray, places: np.ndarray, counts: np.ndarray) -> np.ndarray
                 total[:longer] += rows[places[first[:longer] + place]]
             found[own[longest_first]] = total
 
-    in_slices(len(filled), add, places.size * rows.shape[1])
+    in_slices(len(filled), add, work)
     return found
+
+
+def _looped(
+    rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarray, work: int
+) -> np.ndarray:
+    """`sums` by compiled loops."""
+    from mexma_cli.numerics import bag_loops
+
+    width, starts = rows.shape[1], np.cumsum([0, *counts])
+    if isinstance(rows, QuantisedRows):
+        coded, width = (rows.codes, rows.codebook), rows.codes.shape[1] * rows.codebook.shape[1]
+        lengths = rows.lengths[places].astype(np.float32)
+    found = np.zeros((len(counts), width))
+
+    def add(begin: int, end: int) -> None:
+        own, some = starts[begin : end + 1], found[begin:end]
+        if isinstance(rows, QuantisedRows):
+            bag_loops.add_coded(coded, (places, lengths), own, some)
+        else:
+            bag_loops.add(rows, places, own, some)
+
+    in_slices(len(counts), add, work)
+    return found[:, : rows.shape[1]]

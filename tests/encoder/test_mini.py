@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import Unigram
 from tokenizers.normalizers import Normalizer, Prepend, Replace
-from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.pre_tokenizers import Punctuation, WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -65,6 +65,18 @@ def test_its_tokens_are_those_of_whole_texts() -> None:
         "和国。",
     ]
     marked += ["ا\u064b", "ﬁ¨", "5/7", "\x1c", "", "น้ำ", "ая"]
+    marked += [
+        "3,5",
+        "¿a,b?",
+        ",\u0301",
+        "a.\u0309b",
+        "=\u0338",
+        "l'ế",
+        "(a)-b",
+        ".".join("abc"),
+        '""',
+        "-\u093f!",
+    ]
     marked += ["<S>", "x\ue000y", "\ue000", "ế\né", "\n", "İΣ"]
     rng = random.Random(1)
     others = ["".join(chr(rng.randrange(32, 0x3100)) for _ in range(3)) for _ in range(200)]
@@ -84,13 +96,17 @@ def test_its_tokens_are_those_of_whole_texts() -> None:
         Replace("\n", "c"),
         Replace("b", "\ue000"),
         normalizers.Sequence([Replace(Regex(r"\s+"), "_")]),
+        Replace("a,", "c"),
     ],
     ids=str,
 )
 def test_words_are_not_taken_alone_where_they_are_changed_together(step: Normalizer) -> None:
     backend = Tokenizer(Unigram([(piece, -1.0) for piece in ["<s>", "a", "b", "c", "_", "▁"]], 0, False))
-    backend.normalizer, backend.pre_tokenizer = step, pre_tokenizers.Sequence([WhitespaceSplit()])
+    backend.normalizer, backend.pre_tokenizer = (
+        step,
+        pre_tokenizers.Sequence([WhitespaceSplit(), Punctuation()]),
+    )
     backend.add_special_tokens(["<s>"])
     backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    ids = LazyTokenizer(backend, lambda: None, None, 9).encode(["a b"])  # type: ignore[arg-type, return-value]
-    assert [row.tolist() for row in ids] == [backend.encode("a b").ids]
+    ids = LazyTokenizer(backend, lambda: None, None, 9).encode(["a b", "a,b"])  # type: ignore[arg-type, return-value]
+    assert [row.tolist() for row in ids] == [backend.encode("a b").ids, backend.encode("a,b").ids]

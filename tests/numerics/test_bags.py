@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from mexma_cli.numerics import bags
+from mexma_cli.numerics.quantised import QuantisedRows
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape)
 
 
 @pytest.mark.parametrize("counts", [[], [0], [3], [0, 2, 0, 0, 1, 5, 0], [1] * 200])
@@ -19,3 +25,21 @@ def test_sums_are_those_of_each_bag(counts: list[int]) -> None:
     borders = np.cumsum([0, *counts])
     expected = [rows[places[a:b]].sum(axis=0, dtype=float) for a, b in pairwise(borders)]
     np.testing.assert_allclose(found, np.reshape(expected, (-1, 4)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [normal(9, 7), normal(9, 7).astype(np.float32), QuantisedRows.of(normal(9, 7).astype(np.float32), 3)],
+    ids=["float64", "float32", "quantised"],
+)
+def test_compiled_loops_give_the_same_bits(
+    rows: np.ndarray | QuantisedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = np.array([0, 2, 0, 0, 1, 30, 0])
+    places = np.random.default_rng(1).integers(0, 9, counts.sum())
+    monkeypatch.delitem(sys.modules, "mexma_cli.numerics.bag_loops", raising=False)
+    plain = bags.sums(rows, places, counts)
+    assert "mexma_cli.numerics.bag_loops" not in sys.modules
+    monkeypatch.setattr(bags, "LOOPS_FROM", 0)
+    assert np.array_equal(bags.sums(rows, places, counts), plain)
+    assert "mexma_cli.numerics.bag_loops" in sys.modules

@@ -79,8 +79,7 @@ class Table(Weights):
     def embed(self, tokens: Sequence[np.ndarray], _: np.ndarray | None = None) -> np.ndarray:
         """Means of the tokens' vectors, in float64: float32 [N, dim]; zeros for a sentence without any."""
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
-        found = bags.sums(self.vectors[different], places, counts)
+        found = bags.sums(self.vectors, np.concatenate([*tokens, counts[:0]]), counts)
         found /= np.maximum(counts, 1)[:, None]
         return found.astype(np.float32)
 

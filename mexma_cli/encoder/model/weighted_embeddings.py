@@ -24,7 +24,7 @@ RESERVED = 2
 """Dimensions of the transformer that carry no meaning: LayerNorm's mean, and the log weights."""
 LARGEST_LOG_WEIGHT = 4.0
 """Log weights are clipped to +- this; e**4 is a weight 55 times the mean's."""
-_ROWS = 1 << 13  # whose float64 numbers are in memory at a time
+_ROWS = 1 << 7  # whose float64 numbers stay in the processor's cache
 
 
 @cache

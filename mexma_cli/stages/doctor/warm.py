@@ -17,6 +17,8 @@ from mexma_cli.knn.torch_products import KINDS
 from mexma_cli.knn.units import EMPTY
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import COMPILED_FROM, Matching
+from mexma_cli.numerics import bags
+from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.stages.prepare.prepare import prepare
@@ -56,6 +58,13 @@ def compile_all() -> None:
 def _embed() -> None:
     for precision in ("float32", "bfloat16"):
         SentenceEncoder.load("mini", "cpu", precision).embed(["Where is the station?", "Où est la gare ?"])
+
+
+def _embed_much() -> None:
+    one, places = np.zeros((1, 1)), np.zeros(bags.LOOPS_FROM, np.int64)
+    coded = QuantisedRows(one.astype(np.uint8), np.zeros(1, np.float16), one.astype(np.float32), 1)
+    for rows in (coded, one, one.astype(np.float32)):
+        bags.sums(rows, places, np.array([len(places)]))
 
 
 def _sides() -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +121,7 @@ WORK = {
     "searching": _search,
     "searching an index": _search_index,
     "embedding by a transformer": _embed,
+    "embedding much text by a bag": _embed_much,
     "language identification": _identify,
     "matching many pairs": _match,
     "training": _train,
