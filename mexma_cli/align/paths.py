@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-COSINE = 1.0
 LENGTHS = 0.5
 ALIGNED = 2.0
 SENTENCE = 0.4
@@ -56,10 +55,10 @@ def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) ->
             of shapes that fit together.
     """
     total = x_lengths + y_lengths
-    found: np.ndarray = COSINE * np.sqrt(total) * cosines
-    gaps = np.asarray(x_lengths - y_lengths)
+    found: np.ndarray = np.sqrt(total)
+    found *= cosines
+    gaps = LENGTHS * x_lengths - LENGTHS * y_lengths
     np.abs(gaps, out=gaps)
-    gaps *= LENGTHS
     total += 1
     gaps /= np.sqrt(total, out=total)
     found -= gaps
@@ -82,46 +81,27 @@ class RunsBefore(NamedTuple):
     lengths: np.ndarray
     gains: np.ndarray
 
-    def backwards(self) -> RunsBefore:
-        """The paths of the document in reverse order."""
-        parts = (
-            np.stack([np.roll(own[::-1], size) for size, own in enumerate(part, 1)])
-            for part in (self.scales, self.lengths, self.gains)
-        )
-        return RunsBefore(self.sums[::-1], *parts)
-
 
 class Rows(NamedTuple):
     """The cells of some rows, B, in a rectangle of C columns around the band.
 
     Attributes:
         first: The first row and the first column.
-        inside: bool [B, C], which cells are in the band.
         best: float64 [B, C], values of the best paths to the cells; -inf outside of the band.
         by_step: float64 [B, 2 + S * S, C], those of the best paths with each last step (see `_sizes`).
     """
 
     first: tuple[int, int]
-    inside: np.ndarray
     best: np.ndarray
     by_step: np.ndarray
 
 
 def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
     """The cells of the best path, int64 [P, 2], row and column."""
-    sizes, (low, high, first) = _sizes(len(x.scales)).tolist(), band
-    from_end = np.arange(len(sizes), 0, -1, dtype=np.uint16)
-    # The first of the best steps: argmax would copy each cell's values to stand together.
-    left = [
-        ((rows.by_step == rows.best[:, None]) * from_end[:, None]).max(axis=1)[rows.inside]
-        for rows in _rows(x, y, band)
-    ]
-    last = len(sizes) - np.concatenate(left)
-    cells = [(len(low) - 1, int(high[-1]))]
+    last, cells = _LastSteps(x, y, band, 0.0), [(len(band[0]) - 1, int(band[1][-1]))]
     while cells[-1] != (0, 0):
-        i, j = cells[-1]
-        a, b = sizes[last[first[i] + j - low[i]]]
-        cells.append((i - a, j - b))
+        ((a, b), _), *_ = last.to(*cells[-1])
+        cells.append((cells[-1][0] - a, cells[-1][1] - b))
     return np.array(cells[::-1], np.int64)
 
 
@@ -131,29 +111,51 @@ def steps_near_best(x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> n
     Returns:
         int64 [E, 4], row and column of the cells at which they begin and end, ascending.
     """
-    low, high, first = band
-    back = (
-        high[-1] - high[::-1],
-        high[-1] - low[::-1],
-        first[-1] + high[-1] - low[-1] - (first + high - low)[::-1],
-    )
-    parts = [rows.best[rows.inside] for rows in _rows(x.backwards(), y.backwards(), back)]
-    after = np.concatenate(parts)[::-1]
-    sizes, found, done = _sizes(len(x.scales)), [np.zeros((0, 4), np.int64)], 0
-    for rows in _rows(x, y, band):
-        least = np.full(rows.inside.shape, np.inf)
-        count = int(np.count_nonzero(rows.inside))
-        least[rows.inside] = after[0] - doubt - after[done : done + count]
-        done += count
-        near = rows.by_step >= least[:, None]
-        i, step, j = np.unravel_index(np.flatnonzero(near), near.shape)  # of three dimensions nonzero is slow
-        ends = np.stack([i, j], axis=1) + rows.first
-        found.append(np.concatenate([ends - sizes[step], ends], axis=1))
-    steps = np.concatenate(found)
-    codes, most = steps[:, 0] * (int(high[-1]) + 1) + steps[:, 1], len(x.scales) + 1
-    for side in (0, 1):
-        codes = codes * most + steps[:, side + 2] - steps[:, side]
-    return steps[np.argsort(codes)]
+    last, width = _LastSteps(x, y, band, doubt), int(band[1][-1]) + 1
+    cells = [1 - len(band[0]) * width]  # minus their numbers, so that those behind come first
+    lost = {cells[0]: 0.0}  # by the best path through a cell
+    found: list[tuple[int, int, int, int]] = []
+    while cells:
+        cell = heappop(cells)
+        i, j = divmod(-cell, width)
+        own = lost.pop(cell)
+        for (a, b), less in last.to(i, j):
+            if own + less <= doubt:
+                before = cell + a * width + b
+                if before not in lost:
+                    heappush(cells, before)
+                lost[before] = min(own + less, lost.get(before, doubt))
+                found.append((i - a, j - b, i, j))
+    return np.array(sorted(found), np.int64).reshape(-1, 4)
+
+
+class _LastSteps:
+    """The steps with which paths to a cell end that are worse than the best one by no more than `doubt`.
+
+    Rows are asked for from the last to the first; the memory of those behind is given back.
+    """
+
+    def __init__(self, x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> None:
+        self._sizes = list(map(tuple, _sizes(len(x.scales)).tolist()))
+        self._parts: list[tuple[tuple[int, int], int, np.ndarray, np.ndarray, np.ndarray]] = []
+        for rows in _rows(x, y, band):
+            _, kinds, width = rows.by_step.shape
+            least = np.where(rows.best > -np.inf, rows.best - doubt, np.inf)
+            near = (rows.by_step >= least[:, None]).transpose(0, 2, 1)
+            cells, steps = np.divmod(np.flatnonzero(near), kinds)
+            i, j = np.divmod(cells, width)
+            less = (rows.best[i, j] - rows.by_step[i, steps, j]).astype(np.float32)
+            ends = np.bincount(cells + 1, minlength=least.size + 1).cumsum().astype(np.int32)
+            self._parts.append((rows.first, width, ends, steps.astype(np.uint16), less))
+
+    def to(self, i: int, j: int) -> list[tuple[tuple[int, int], float]]:
+        """Sentences of both sides of each such step to a cell, and how much worse its path is."""
+        while self._parts[-1][0][0] > i:
+            self._parts.pop()
+        (top, start), width, ends, steps, less = self._parts[-1]
+        place = (i - top) * width + j - start
+        own = slice(*ends[place : place + 2].tolist())
+        return list(zip(map(self._sizes.__getitem__, steps[own].tolist()), less[own].tolist(), strict=True))
 
 
 def best_of(steps: np.ndarray, worth: np.ndarray) -> np.ndarray:
@@ -199,7 +201,7 @@ def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
         before = known[-most:, start - corner :][:, : most + width]
         known, corner = np.full((most + count, most + width), -np.inf), start
         known[:most, : before.shape[1]] = before
-        windows = sliding_window_view(known[:-1, :-1], (most, most))[:, :, ::-1, ::-1].transpose(0, 2, 3, 1)
+        windows = _before(known, most, (count, width))
         aligned = by_step[:, 2:].reshape(count, most, most, width)
         spans = zip((low[rows] - start).tolist(), (high[rows] + 1 - start).tolist(), strict=True)
         for i, (left, right) in enumerate(spans):
@@ -210,10 +212,22 @@ def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
                 best[0] = 0
             np.maximum.accumulate(best[left:right], out=known[most + i, most + left : most + right])
         by_step[:, 1] = known[most:, most - 1 : -1]
-        places = np.arange(start, columns.stop)
-        inside = (places >= low[rows, None]) & (places <= high[rows, None])
-        yield Rows((top, start), inside, known[most:, most:], by_step)
+        yield Rows((top, start), known[most:, most:], by_step)
         top = rows.stop
+
+
+def _before(known: np.ndarray, most: int, shape: tuple[int, int]) -> np.ndarray:
+    """The values of the cells before others, a view [B, S, S, C]: for each cell those from which a step of
+    1 to S sentences of both sides leads to it.
+
+    Args:
+        known: float64 [S + B, S + C].
+        most: S.
+        shape: B and C.
+    """
+    row, cell = known.strides
+    offset, strides = (most - 1) * (row + cell), (row, -row, -cell, cell)
+    return np.ndarray((shape[0], most, most, shape[1]), known.dtype, known, offset, strides)
 
 
 def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.ndarray:
@@ -232,18 +246,22 @@ def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.nd
     by_row = np.empty((len(products), most, width), np.float32)
     cosines = np.empty((count, most, most, width), np.float32)
     for size in range(most):
-        by_row[:, size] = products[:, most - 1 - size :][:, :width]
-        if size:
-            by_row[:, size] += by_row[:, size - 1]
+        _add(products[:, most - 1 - size :][:, :width], by_row, size)
+    by_row *= y.scales[:, columns]
     for size in range(most):
-        cosines[:, size] = by_row[most - 1 - size :][:count]
-        if size:
-            cosines[:, size] += cosines[:, size - 1]
+        _add(by_row[most - 1 - size :][:count], cosines, size)
     cosines *= x.scales[:, rows].T[:, :, None, None]
-    cosines *= y.scales[:, columns]
     worth = values(cosines, x.lengths[:, rows].T[:, :, None, None], y.lengths[:, columns])
     worth += x.gains[:, rows].T[:, :, None, None]
-    worth += y.gains[:, columns]
     found = np.empty((count, 2 + most**2, width))
-    found[:, :2], found[:, 2:] = -np.inf, worth.reshape(count, most**2, width)
+    found[:, :2] = -np.inf
+    np.add(worth, y.gains[:, columns], out=found[:, 2:].reshape(worth.shape))
     return found
+
+
+def _add(one: np.ndarray, sums: np.ndarray, size: int) -> None:
+    """Make the sum at place `size` of dimension 1 that of the place before, and of one more."""
+    if size:
+        np.add(sums[:, size - 1], one, out=sums[:, size])
+    else:
+        sums[:, 0] = one

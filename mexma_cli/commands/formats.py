@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from mexma_cli.formats.bitext import DEFAULT, format_of, formats
-from mexma_cli.text.rules import RULES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -65,6 +64,8 @@ def _with(ids: str, alignments: bool) -> str:
 
 def rule_epilog(of: Sequence[str]) -> str:
     """The rules that look at what `of` says, for the help."""
+    from mexma_cli.text.rules import RULES
+
     rules = [rule for rule in RULES.values() if rule.of in of]
     lines = [f"  {rule.name:<19} {rule.says()}" for rule in rules]
     on, off = (

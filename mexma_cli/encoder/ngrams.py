@@ -16,7 +16,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import compress, filterfalse, pairwise
 from pathlib import Path
 from typing import Any
@@ -200,14 +200,17 @@ class PairTokens:
         self._kinds = np.full(
             len(pieces), _UNKNOWN, np.uint8
         )  # of all of them they would take longer than a page
-        places = {piece: place for place, piece in enumerate(pieces)}
+
+    @cached_property
+    def _known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of the vocabulary's pairs, int64, ascending, and their tokens; most texts need none."""
+        places = {piece: place for place, piece in enumerate(self._pieces)}
         keys = {}
-        for place, piece in enumerate(pieces):
+        for place, piece in enumerate(self._pieces):
             cut = piece.find(WORD_START, 1)
             if cut > 0 and piece[:cut] in places and piece[cut:] in places:
                 keys[places[piece[:cut]] * self._size + places[piece[cut:]]] = place
-        self._keys = np.array(sorted(keys), np.int64)
-        self._tokens = np.array([keys[key] for key in self._keys.tolist()], np.int64)
+        return np.array(sorted(keys), np.int64), np.array([keys[key] for key in sorted(keys)], np.int64)
 
     def of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The pairs in sentences that stand one after the other, each with its special tokens.
@@ -216,15 +219,16 @@ class PairTokens:
             int64 [P], where each pair's first token is; int64 [P, 2], its two tokens; and int64 [P], the
             pair's own token, -1 where the vocabulary has none.
         """
-        for token in np.unique(ids[self._kinds[ids] == _UNKNOWN]).tolist():
+        for token in set(ids[self._kinds[ids] == _UNKNOWN].tolist()):
             self._kinds[token] = kind_of(self._pieces[token])
         places = np.flatnonzero(joined(self._kinds[ids]))
         tokens = np.stack([ids[places], ids[places + 1]], axis=1)
-        if not len(self._keys):
+        if not len(places) or not len(self._known[0]):
             return places, tokens, np.full(len(places), -1)
+        listed, own = self._known
         keys = tokens[:, 0] * self._size + tokens[:, 1]
-        found = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
-        return places, tokens, np.where(self._keys[found] == keys, self._tokens[found], -1)
+        found = np.searchsorted(listed, keys).clip(max=len(listed) - 1)
+        return places, tokens, np.where(listed[found] == keys, own[found], -1)
 
 
 class NgramEmbeddings:
@@ -289,8 +293,9 @@ class NgramEmbeddings:
 
     def _embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         keys, counts = ngram_keys(words, self.sizes, self.consonants)
+        keys, which = np.unique(keys, return_inverse=True)  # in order they are found faster
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        known = self.keys[places] == keys
+        known, places = (self.keys[places] == keys)[which], places[which]
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
         sums = bags.sums(self.vectors, places[known], counts) / np.sqrt(counts.clip(1))[:, None]

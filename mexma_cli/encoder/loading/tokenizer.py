@@ -179,7 +179,10 @@ class LazyTokenizer:
             return [np.asarray(encoding.ids, np.int64) for encoding in backend.encode_batch_fast(texts)]
         special = [re.escape(token.content) for token in backend.get_added_tokens_decoder().values()]
         added = re.compile("|".join(special))
-        lines = [[text] if added.search(text) or _looks_ahead(text) else self._split(text) for text in texts]
+        lines = [[text] if added.search(text) else self._split(text) for text in texts]
+        if ahead := _looking_ahead(set(chain.from_iterable(lines))):
+            both = zip(texts, lines, strict=True)
+            lines = [line if ahead.isdisjoint(line) else [text] for text, line in both]
         known = self._words
         tokens = {word: known.get(word, b"") for word in dict.fromkeys(chain.from_iterable(lines))}
         new = [word for word in tokens if word not in known]
@@ -218,7 +221,8 @@ class LazyTokenizer:
     def special(self) -> tuple[int, int]:
         """How many special tokens it puts before and behind a sentence."""
         backend = self.unlimited
-        texts = chain(["a"], backend.get_vocab())  # of which one has tokens, whatever the letters
+        # Of these texts one has tokens, whatever the letters. Listing the vocabulary is slow.
+        texts = (text for listed in (lambda: ["a"], backend.get_vocab) for text in listed())
         masks = (backend.encode(text).special_tokens_mask for text in texts)
         before = next((mask.index(0) for mask in masks if 0 in mask), 0)
         return before, len(backend.encode("").ids) - before
@@ -264,8 +268,8 @@ def _ids(backend: Tokenizer, texts: list[str]) -> dict[str, bytes]:
 
 
 def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
-    """Whether words between spaces are normalised and cut into tokens each by itself, if no text
-    `_looks_ahead`: all steps are known for it.
+    """Whether words between spaces are normalised and cut into tokens each by itself, if none is
+    `_looking_ahead`: all steps are known for it.
 
     Args:
         normalizer, splitter: As tokenizer.json has them.
@@ -294,10 +298,15 @@ def _puts_apart(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
     return alone and not set(changed) & set(_MARKS_APART)
 
 
-def _looks_ahead(text: str) -> bool:
-    """Whether what `ACCENTS` takes from a word depends on what follows in the text."""
-    if text.isascii():
-        return False
+def _looking_ahead(words: Iterable[str]) -> set[str]:
+    """The words on which it depends what `ACCENTS` takes from those before them in a text."""
+    words = [word for word in words if not word.isascii()]
+    if not _has_vietnamese("\n".join(words)):  # most texts have none
+        return set()
+    return set(filter(_has_vietnamese, words))
+
+
+def _has_vietnamese(text: str) -> bool:
     return re.search(_VIETNAMESE, normalize("NFD", normalize("NFKC", text).lower())) is not None
 
 

@@ -418,7 +418,7 @@ class Aligner:
         """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n], and sentences cut."""
         encoder, pairs = copy(self.encoder), self.documents.pairs[slice(*span)]
         encoder.cut, counting = 0, replace(self, encoder=encoder)
-        numbers = [np.unique(pairs[:, side]).tolist() for side in (0, 1)]
+        numbers = [sorted(set(pairs[:, side].tolist())) for side in (0, 1)]
         found = [
             dict(zip(own, counting.embedded(side, own), strict=True)) for side, own in enumerate(numbers)
         ]

@@ -133,9 +133,8 @@ def pair_documents(
             raise none_in_common(sides)
     else:
         found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
-    table = np.unique(np.array(found, dtype=np.int32), axis=0)
-    source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
-    return table, (source, target)
+    source, target = (len(own) - len({pair[side] for pair in found}) for side, own in enumerate(ids))
+    return np.array(sorted(set(found)), np.int32), (source, target)
 
 
 def tell_documents(pairs: int, alone: tuple[int, int], documents: tuple[int, int]) -> None:
