@@ -85,8 +85,10 @@ class Command:
         words = shlex.split(text)
         fails = words[0] == "fails"
         stdin = next((word[1:] for word in words if word.startswith("<")), None)
-        chosen = tuple(word for word in words[fails:] if not word.startswith("<"))
-        return cls(case, text, chosen, stdin, fails)
+        chosen = [word for word in words[fails:] if not word.startswith("<")]
+        if chosen[0] == "mine" and "--margin" not in chosen:
+            chosen += ["--margin", "ratio"]  # once the default, and LASER's score
+        return cls(case, text, tuple(chosen), stdin, fails)
 
 
 def commands_of(case: str) -> list[Command]:

@@ -114,14 +114,18 @@ def preparing(**data: Any) -> dict[str, Any]:
 def corpus(name: str, **keys: Any) -> dict[str, Any]:
     """A recipe for `run`: three texts, in units of some hundred lines."""
     texts = {code: {"input": f"{code}.txt"} for code in ("spa", "por", "eng")}
-    return {
-        "kind": "corpus",
-        "name": name,
-        "run": f"{name}/run",
-        "root": "text/corpus",
-        "languages": texts,
-        "units": {"lines": 400, "tile": 300},
-    } | keys
+    return (
+        {
+            "kind": "corpus",
+            "name": name,
+            "run": f"{name}/run",
+            "root": "text/corpus",
+            "languages": texts,
+            "units": {"lines": 400, "tile": 300},
+        }
+        | keys
+        | {"mine": {"margin": "ratio"} | keys.get("mine", {})}
+    )
 
 
 SPLIT = {code: {"input": f"{code}.jsonl", "split": {"off": ["language"]}} for code in ("spa", "eng")}
@@ -172,8 +176,8 @@ RECIPES: dict[str, dict[str, Any]] = {
             "run-auto",
             pairs=[["spa", "eng"]],
             languages={
-                "spa": {"input": "../spa.txt", "known": "../known.spa", "clean": True},
-                "eng": {"input": "../eng.txt", "known": "../known.eng"},
+                "spa": {"input": "../spa.txt", "clean": True},
+                "eng": {"input": "../eng.txt"},
             },
             mine={"threshold": "auto", "margin": "distance", "k": 3, "drop_copies": True},
             filter={"rejects": True},
