@@ -25,7 +25,7 @@ Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _POSITIONS = 1e-2
 """Positions that differ by less than this share of a token embedding's length do not matter."""
-_ROWS = 1 << 13  # runs whose sums are in memory together
+_ROWS = 1 << 13  # sentences, or runs, whose states are in memory together
 
 
 class RunEncoder(Protocol):
@@ -144,36 +144,44 @@ class SummedRuns:
         """Vectors of documents (`RunEncoder.documents`); the known ones, of runs of one, are not needed."""
         sums = self._sums([sentence for text in texts for sentence in text])
         parts = np.split(sums, np.cumsum([len(text) for text in texts])[:-1])
-        return [(self._vectors(own), self._runs_of(own)) for own in parts]
+        return [(self._vectors(len(own), own.__getitem__), self._runs_of(own)) for own in parts]
 
     def _runs_of(self, sums: np.ndarray) -> Runs:
-        before = np.zeros((len(sums) + 1, sums.shape[1]))
-        np.cumsum(sums, axis=0, out=before[1:])
+        """The runs of a document whose sums become, in place, those of all sentences up to each."""
+        for at in range(0, len(sums), _ROWS):
+            own = sums[max(at - 1, 0) : at + _ROWS]
+            np.cumsum(own, axis=0, out=own)
 
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-            found = np.empty((len(starts), self.dim), np.float32)
-            for at in range(0, len(starts), _ROWS):
-                first, count = starts[at : at + _ROWS], sizes[at : at + _ROWS]
-                found[at : at + _ROWS] = self._vectors(before[first + count] - before[first])
-            return found
+            def some(own: slice) -> np.ndarray:
+                found, later = sums[starts[own] + sizes[own] - 1], np.flatnonzero(starts[own])
+                found[later] -= sums[starts[own][later] - 1]
+                return found
+
+            return self._vectors(len(starts), some)
 
         return runs
 
     def _sums(self, sentences: Sequence[str]) -> np.ndarray:
         """The terms of all tokens but the special ones, summed: float64 [sentences, width + heads]."""
-        found = [np.zeros((0, len(self._end)))]
+        found = np.empty((len(sentences), len(self._end)))
         for at in range(0, len(sentences), SENTENCES_PER_BUFFER):
+            own = slice(at, at + SENTENCES_PER_BUFFER)
             with self._turn:
                 before = self._encoder.truncated
-                tokens, extra = self._encoder.inputs(sentences[at : at + SENTENCES_PER_BUFFER])
+                tokens, extra = self._encoder.inputs(sentences[own])
                 self.cut += self._encoder.truncated - before
-            found.append(self._bag.sums([own[1:-1] for own in tokens], extra))
-        return np.concatenate(found)
+            found[own] = self._bag.sums([ids[1:-1] for ids in tokens], extra)
+        return found
 
-    def _vectors(self, sums: np.ndarray) -> np.ndarray:
-        """Unit vectors of sums, zeros for sums of nothing."""
-        found = _unit(self._encoder.finish(self._bag.hidden(sums + self._end)))
-        found[(sums[:, -self._bag.heads :] == 0).all(axis=1)] = 0
+    def _vectors(self, count: int, sums: Callable[[slice], np.ndarray]) -> np.ndarray:
+        """Unit vectors of sums, float32 [count, dim], zeros for sums of nothing."""
+        found = np.empty((count, self.dim), np.float32)
+        for at in range(0, count, _ROWS):
+            own = slice(at, at + _ROWS)
+            some = sums(own)
+            found[own] = _unit(self._encoder.finish(self._bag.hidden(some + self._end)))
+            found[own][(some[:, -self._bag.heads :] == 0).all(axis=1)] = 0
         return found
 
 
