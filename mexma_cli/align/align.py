@@ -127,10 +127,15 @@ class _Document:
 
     def halved(self) -> _Document:
         """Each two sentences as one."""
-        starts = np.arange(0, len(self), 2)
-        sums, weights = (np.add.reduceat(part, starts, axis=0) for part in (self.sums, self.weights))
-        headings = np.minimum.reduceat(self.headings, starts)
-        return _Document(sums, weights, self.ends[np.append(starts, len(self))], headings, self.vectors)
+        parts = self.sums, self.weights, self.headings
+        sums, weights, headings = (part[::2].copy() for part in parts)
+        for own, part, join in zip(
+            (sums, weights, headings), parts, (np.add, np.add, np.minimum), strict=True
+        ):
+            pairs = own[: len(part) // 2]
+            join(pairs, part[1::2], out=pairs)
+        ends = np.append(self.ends[:-1:2], self.ends[-1])
+        return _Document(sums, weights, ends, headings, self.vectors)
 
     def norms(self, most: int) -> np.ndarray:
         """Lengths of the sums of the 1 to `most` sentences before each point, float32 [most, n + 1]; 0 where

@@ -98,10 +98,21 @@ class Rows(NamedTuple):
 
 def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
     """The cells of the best path, int64 [P, 2], row and column."""
-    last, cells = _LastSteps(x, y, band, 0.0), [(len(band[0]) - 1, int(band[1][-1]))]
+    sizes = _sizes(len(x.scales)).tolist()
+    from_end = np.arange(len(sizes), 0, -1, dtype=np.uint16)
+    # The first of the best steps: argmax would copy each cell's values to stand together.
+    parts = [
+        (rows.first, ((rows.by_step == rows.best[:, None]) * from_end[:, None]).max(axis=1))
+        for rows in _rows(x, y, band)
+    ]
+    cells = [(len(band[0]) - 1, int(band[1][-1]))]
     while cells[-1] != (0, 0):
-        ((a, b), _), *_ = last.to(*cells[-1])
-        cells.append((cells[-1][0] - a, cells[-1][1] - b))
+        i, j = cells[-1]
+        while parts[-1][0][0] > i:
+            parts.pop()
+        (top, start), left = parts[-1]
+        a, b = sizes[-int(left[i - top, j - start])]
+        cells.append((i - a, j - b))
     return np.array(cells[::-1], np.int64)
 
 
@@ -191,12 +202,15 @@ def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
     low, high, _ = band
     most, top = len(x.scales), 0
     known, corner = np.full((most, most), -np.inf), 0
+    taken, sums = slice(0), y.sums[:0]
     while top < len(low):
         start = int(low[top])
         height = max(1, _AT_ONCE // (most**2 * int(high[top] - start + 1)))
         rows = slice(top, min(top + height, len(low)))
         columns = slice(start, int(high[rows.stop - 1]) + 1)
-        by_step = _by_step(x, y, rows, columns)
+        if taken != (taken := slice(max(start - most, 0), columns.stop - 1)):
+            sums = y.sums[taken].astype(np.float64)
+        by_step = _by_step(x, y, rows, columns, sums)
         count, _, width = by_step.shape
         before = known[-most:, start - corner :][:, : most + width]
         known, corner = np.full((most + count, most + width), -np.inf), start
@@ -230,15 +244,16 @@ def _before(known: np.ndarray, most: int, shape: tuple[int, int]) -> np.ndarray:
     return np.ndarray((shape[0], most, most, shape[1]), known.dtype, known, offset, strides)
 
 
-def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.ndarray:
+def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice, right: np.ndarray) -> np.ndarray:
     """The values of the last steps to some cells, float64 [B, 2 + S * S, C]; -inf where one side has no
-    sentence, and any number for runs that begin before the document."""
+    sentence, and any number for runs that begin before the document.
+
+    Args:
+        right: float64, `y.sums` of the columns, and of the S before them, as far as there are.
+    """
     most, count, width = len(x.scales), rows.stop - rows.start, columns.stop - columns.start
     products = np.zeros((most + count - 1, most + width - 1), np.float32)
-    left, right = (
-        side.sums[max(own.start - most, 0) : own.stop - 1].astype(np.float64)
-        for side, own in ((x, rows), (y, columns))
-    )
+    left = x.sums[max(rows.start - most, 0) : rows.stop - 1].astype(np.float64)
     dots = products[len(products) - len(left) :, products.shape[1] - len(right) :]
     wide = max(1, _ALONE // (_TALL * left.shape[1]))
     for i, j in itertools.product(range(0, len(left), _TALL), range(0, len(right), wide)):
