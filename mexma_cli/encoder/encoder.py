@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 SENTENCES_PER_BUFFER = 8192
 """Sentences that are sorted by length together."""
+
+_LETTERS_PER_BUFFER = 1 << 18
 
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
@@ -500,9 +503,7 @@ class SentenceEncoder:
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
         embed_some = self._way_to_embed()
-        size = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # made while a GPU computes
-        buffers = (sentences[start : start + size] for start in range(0, len(sentences), size))
-        inputs = (Sentences(some, *self.inputs(some)) for some in buffers)
+        inputs = (Sentences(some, *self.inputs(some)) for some in self.buffers(sentences))
         start = 0
         for some in inputs if self.on_cpu else ahead(inputs):
             for rows, found in embed_some(some):
@@ -511,6 +512,23 @@ class SentenceEncoder:
                     on_progress(len(rows), sum(len(some.tokens[row]) for row in rows))
             start += len(some.tokens)
         return vectors
+
+    def buffers(self, sentences: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Sentences cut to those that are in memory as tokens together.
+
+        A bag's vectors do not depend on it, and so it takes fewer of long sentences.
+        """
+        most = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # made while a GPU computes
+        letters = _LETTERS_PER_BUFFER if self.is_bag else math.inf
+        start = count = 0
+        for at, sentence in enumerate(sentences):
+            size = len(sentence) if isinstance(sentence, str) else 0  # it will be refused
+            if at > start and (at - start == most or count + size > letters):
+                yield sentences[start:at]
+                start, count = at, 0
+            count += size
+        if len(sentences):
+            yield sentences[start:]
 
     def encode(
         self,

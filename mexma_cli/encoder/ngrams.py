@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache, cached_property
-from itertools import compress, filterfalse, pairwise
+from itertools import compress, filterfalse, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -278,14 +278,16 @@ class NgramEmbeddings:
         Zeros stand for words without.
         """
         kept = self._kept
-        if len(kept) + sum(word not in kept for word in words) > _KEPT:
-            kept = {word: kept[word] for word in words if word in kept}
         new = [word for word in words if word not in kept]
         for start in range(0, len(new), _TOGETHER):
             some = new[start : start + _TOGETHER]
             for word, row, is_known in zip(some, *self._embed(some), strict=True):
                 kept[word] = row.tobytes() if is_known else b""
-        self._kept, found = kept, [kept[word] for word in words]
+        found = [kept[word] for word in words]
+        for word in words:
+            kept[word] = kept.pop(word)  # behind those that were used before
+        for word in list(islice(kept, max(0, len(kept) - _KEPT))):
+            del kept[word]
         width = self.vectors.shape[1]
         none = bytes(4 * width)
         rows = np.frombuffer(bytearray().join([row or none for row in found]), np.float32)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mexma_cli.encoder.encoder import SENTENCES_PER_BUFFER, SentenceEncoder
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model import bag
 from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.families import FIRST_ONLY
@@ -164,14 +164,14 @@ class SummedRuns:
 
     def _sums(self, sentences: Sequence[str]) -> np.ndarray:
         """The terms of all tokens but the special ones, summed: float64 [sentences, width + heads]."""
-        found = np.empty((len(sentences), len(self._end)))
-        for at in range(0, len(sentences), SENTENCES_PER_BUFFER):
-            own = slice(at, at + SENTENCES_PER_BUFFER)
+        found, start = np.empty((len(sentences), len(self._end))), 0
+        for some in self._encoder.buffers(sentences):
             with self._turn:
                 before = self._encoder.truncated
-                tokens, extra = self._encoder.inputs(sentences[own])
+                tokens, extra = self._encoder.inputs(some)
                 self.cut += self._encoder.truncated - before
-            found[own] = self._bag.sums([ids[1:-1] for ids in tokens], extra)
+            found[start : start + len(some)] = self._bag.sums([ids[1:-1] for ids in tokens], extra)
+            start += len(some)
         return found
 
     def _vectors(self, count: int, sums: Callable[[slice], np.ndarray]) -> np.ndarray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 
 from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.threads import in_slices
 
 _BAGS = 1 << 8  # whose sums are made together: they stay in the processor's cache
-LOOPS_FROM = 1 << 25
-"""Numbers to add from which it pays to load compiled loops."""
+LOOPS_FROM = 1 << 26
+"""Numbers that a process adds before it pays to load compiled loops."""
+_added = 0
 
 
 def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -24,7 +23,7 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
     """
     work = places.size * rows.shape[1]
     typed = isinstance(rows, QuantisedRows) or rows.dtype != np.float16
-    if typed and (work >= LOOPS_FROM or "mexma_cli.numerics.bag_loops" in sys.modules):
+    if typed and _loops_pay(work):
         return _looped(rows, places, counts, work)
     if isinstance(rows, QuantisedRows):
         used, places = np.unique(places, return_inverse=True)
@@ -46,6 +45,12 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
 
     in_slices(len(filled), add, work)
     return found
+
+
+def _loops_pay(work: int) -> bool:
+    global _added
+    _added += work
+    return _added >= LOOPS_FROM
 
 
 def _looped(

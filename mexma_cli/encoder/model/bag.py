@@ -9,6 +9,8 @@ float64, so that rounding to float32 hides in what order a processor computes th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Lock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 _LAYER = "encoder.layer.0"
 _ROWS = 1 << 9  # tokens or sentences whose states are made together: they stay in the processor's cache
+_LANES = 8  # rows by whose multiples products are computed: libraries compute what remains in another order
+_KEPT = 1 << 15  # tokens whose terms are kept
+_TOKENS = 1 << 14  # of sentences whose terms are looked up together
 
 
 def is_bag(weights: Weights, tolerance: float = 0.0) -> bool:
@@ -115,11 +120,14 @@ class Bag:
         query = self._linear("attention.self.query", self._first).reshape(self.heads, -1)
         query = query * query.shape[1] ** -0.5
         keys = self._weights.pop(f"{_LAYER}.attention.self.key.weight").reshape(*query.shape, -1)
-        self._query = np.einsum("hd,hdw->wh", query, keys)
+        query = np.einsum("hd,hdw->wh", query, keys)
         # The first token's own weight is 1, so that a sum is never zero; the keys' bias is the same for all.
-        self._shift = -(self._first @ self._query)[0]
+        shift, name = -(self._first @ query)[0], f"{_LAYER}.attention.self.value"
+        self._to_terms = np.concatenate([self._weights.pop(f"{name}.weight").T, query], axis=1)
+        self._moved = np.concatenate([self._weights.pop(f"{name}.bias"), shift])
         self.width = len(self._added)
         self._own = self._terms(self._first)[0]
+        self._kept, self._turn = _Kept(max(_KEPT, len(positions)), self.width + self.heads), Lock()
 
     def embed(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
         """Last hidden states of the first tokens, float32 [N, width].
@@ -137,14 +145,29 @@ class Bag:
             tokens: Ids of N sentences without the first token; `extra` as in `embed`.
         """
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
-        terms = np.empty((len(different), self.width + self.heads))
+        found = np.zeros((len(counts), self.width + self.heads))
+        before = np.cumsum(counts)
+        with self._turn:
+            self._kept.forget(len(self._words))
+            start = 0
+            while start < len(counts):
+                most = before[start] - counts[start] + _TOKENS
+                stop = max(int(np.searchsorted(before, most, "right")), start + 1)
+                places = self._kept.places(np.concatenate(tokens[start:stop]), partial(self._made, extra))
+                found[start:stop] = bags.sums(self._kept.rows, places, counts[start:stop])
+                start = stop
+        return found
+
+    def _made(self, extra: np.ndarray | None, ids: np.ndarray) -> np.ndarray:
+        """The terms of tokens: of each the same bits, whatever others it is computed with."""
+        found = np.empty((len(ids) + -len(ids) % _LANES, self.width + self.heads))
+        ids = np.pad(ids, (0, len(found) - len(ids)), "edge")
 
         def some(own: slice) -> None:
-            terms[own] = self._terms(self._states(different[own], extra))
+            found[own] = self._terms(self._states(ids[own], extra))
 
-        in_blocks(len(different), _ROWS, some, terms.size * self.width)
-        return bags.sums(terms, places, counts)
+        in_blocks(len(ids), _ROWS, some, found.size * self.width)
+        return found
 
     def hidden(self, sums: np.ndarray) -> np.ndarray:
         """The first token's last state, float32 [N, width], where these are the `sums` of all others."""
@@ -177,11 +200,13 @@ class Bag:
 
     def _terms(self, states: np.ndarray) -> np.ndarray:
         """Weighted values, and weights, of each head: float64 [tokens, width + heads]."""
-        weights = np.exp(states @ self._query + self._shift)
-        values = self._linear("attention.self.value", states)
-        return np.concatenate(
-            [values * np.repeat(weights, self.width // self.heads, axis=1), weights], axis=1
-        )
+        found: np.ndarray = states @ self._to_terms
+        found += self._moved
+        values, weights = found[:, : self.width], found[:, self.width :]
+        np.exp(weights, out=weights)
+        by_head = values.reshape(len(found), self.heads, -1)  # in place
+        by_head *= weights[:, :, None]
+        return found
 
     def _linear(self, name: str, states: np.ndarray) -> np.ndarray:
         weights = self._weights
@@ -197,6 +222,39 @@ class Bag:
         states *= weight
         states += bias
         return states
+
+
+class _Kept:
+    """Rows for ids, float64 [size, width]: those that were used last are kept."""
+
+    def __init__(self, size: int, width: int) -> None:
+        self.rows = np.empty((size, width))
+        self._ids, self._used = np.full(size, -1), np.zeros(size, np.int64)
+        self._places, self._now = np.full(0, -1), 0
+
+    def forget(self, first: int) -> None:
+        """Forget the rows of all ids from this one on."""
+        gone = self._ids >= first
+        self._places[first:] = -1
+        self._ids[gone], self._used[gone] = -1, 0
+
+    def places(self, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Where in `rows` those of some ids are, int64; `make` makes the rows of new ids."""
+        lacking = max(0, int(ids.max(initial=-1)) + 1 - len(self._places))
+        self._places = np.append(self._places, np.full(lacking, -1)) if lacking else self._places
+        self._now += 1
+        found = self._places[ids]
+        self._used[found[found >= 0]] = self._now
+        new = np.unique(ids[found < 0])
+        if not len(new):
+            return found
+        rows = make(new)
+        room = np.argpartition(self._used, len(new) - 1)[: len(new)]
+        lost = self._ids[room]
+        self._places[lost[lost >= 0]] = -1
+        self.rows[room], self._ids[room], self._used[room] = rows[: len(new)], new, self._now
+        self._places[new] = room
+        return self._places[ids]
 
 
 def _activation(name: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -61,8 +61,8 @@ def _embed() -> None:
 
 
 def _embed_much() -> None:
-    one, places = np.zeros((1, 1)), np.zeros(bags.LOOPS_FROM, np.int64)
-    coded = QuantisedRows(one.astype(np.uint8), np.zeros(1, np.float16), one.astype(np.float32), 1)
+    one, places = np.zeros((1, 64)), np.zeros(bags.LOOPS_FROM // 64, np.int64)
+    coded = QuantisedRows(one.astype(np.uint8), np.zeros(1, np.float16), np.zeros((1, 1), np.float32), 64)
     for rows in (coded, one, one.astype(np.float32)):
         bags.sums(rows, places, np.array([len(places)]))
 

@@ -86,6 +86,19 @@ def test_a_sentence_has_the_same_bits_in_every_batch(
     assert np.array_equal(mini.embed(texts[::-1])[::-1], found)
 
 
+def test_what_is_kept_does_not_show(mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is room for the tokens and words of a few sentences, and ids of words come again."""
+    texts = [side for pair in demo_pairs(40) for side in pair.split("\t")]
+    found = mini.embed(texts)
+    for name, size in (("model.bag._KEPT", 64), ("model.bag._TOKENS", 32), ("ngrams._KEPT", 4)):
+        monkeypatch.setattr(f"mexma_cli.encoder.{name}", size)
+    monkeypatch.setattr("mexma_cli.encoder.encoder._LETTERS_PER_BUFFER", 300)
+    fresh = SentenceEncoder.load("mini", "cpu")
+    for order in (1, -1, 1):
+        assert np.array_equal(fresh.embed(texts[::order])[::order], found)
+    assert fresh.embed([]).shape == (0, fresh.dim)
+
+
 def test_it_computes_with_the_weights_as_they_are_now(
     mini: SentenceEncoder, changed_back: torch.Tensor
 ) -> None:
