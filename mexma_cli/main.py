@@ -260,6 +260,8 @@ class RoadGroup(LazyGroup):
             sys.stdout = _Stdout(sys.stdout)
         # Threads of NumPy's own would spin while they wait: what takes long is cut into parts for ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Pydantic would look for plugins in all packages that are installed.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         if COMPLETION in os.environ:
             importlib.import_module("mexma_cli.commands.completion")  # the shells' scripts
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 1 << 28  # bytes of a pair of documents
 _SPACELESS = "\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORDS = re.compile(f"[{_SPACELESS}]{{1,2}}|[^\\s{_SPACELESS}]+")
+_WORDS = f"[{_SPACELESS}]{{1,2}}|[^\\s{_SPACELESS}]+"  # slow to compile
 Span = tuple[range, range]
 
 
@@ -46,9 +46,7 @@ class DocumentPair(NamedTuple):
 
         Two characters of a script without spaces count as a word.
         """
-        ends = [
-            [0, *accumulate(len(_WORDS.findall(sentence)) for sentence in side)] for side in self.sentences
-        ]
+        ends = [[0, *accumulate(len(re.findall(_WORDS, text)) for text in side)] for side in self.sentences]
         first, piece = 0, 0
         for last in range(1, len(self.beads) + 1):
             full = last < len(self.beads) and any(

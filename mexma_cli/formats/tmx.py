@@ -37,7 +37,7 @@ from mexma_cli.text.pages import encoding_of, is_utf8
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # slow to compile
 _CODES = ("bpt", "ept", "ph", "it", "ut")
 """Elements in a segment whose text is formatting, and none of the sentence."""
 _BREAKS = ("lb", "x-lb", "br", "x-br")
@@ -125,7 +125,7 @@ class Tmx(BitextFormat):
                 f"<tuv xml:lang={tag}><seg>{_escaped(sentence)}</seg></tuv>"
                 for tag, sentence in zip(tags, sentences, strict=True)
             )
-            changed = sum(_FORBIDDEN.search(sentence) is not None for sentence in sentences)
+            changed = sum(re.search(_FORBIDDEN, sentence) is not None for sentence in sentences)
             yield (f'<tu tuid="{number}">{properties}{segments}</tu>\n',), changed
         yield ("</body>\n</tmx>\n",), 0
 
@@ -224,7 +224,7 @@ class _Reader:
 
     def _allowed(self, text: str) -> str:
         """Without the characters that XML forbids, as they are or as references: some programs write them."""
-        found, count = _FORBIDDEN.subn("", text)
+        found, count = re.subn(_FORBIDDEN, "", text)
         if "&#" in found:
             found = _REFERENCE.sub(self._reference, found)
         if count:
@@ -233,7 +233,7 @@ class _Reader:
 
     def _reference(self, found: re.Match[str]) -> str:
         number = int(found[1][1:], 16) if found[1][0] in "xX" else int(found[1])
-        if number < 0x110000 and not _FORBIDDEN.match(chr(number)):
+        if number < 0x110000 and not re.match(_FORBIDDEN, chr(number)):
             return found[0]
         self._raw.left_out[_REMOVED] += 1
         return ""
@@ -389,7 +389,7 @@ class _Reader:
 
 def _escaped(text: str) -> str:
     """A text as content of an element, without the characters that XML forbids."""
-    text = escape(_FORBIDDEN.sub("", text), quote=False)
+    text = escape(re.sub(_FORBIDDEN, "", text), quote=False)
     return text.replace("\r", "&#13;")  # a plain one would be read as a line break
 
 

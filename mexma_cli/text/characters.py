@@ -54,7 +54,7 @@ SPACED = rf"\W_{_CHARACTERS}{_SYLLABLES}"
 SPACED_ALPHABET = rf"{SPACED}\d{_KATAKANA}"
 """The same, with digits and Katakana."""
 _WRITTEN = rf"[{_CHARACTERS}{_SYLLABLES}\u3001-\u301b\u30a0-\u30ff\uff01-\uff60]"
-_WRAPPED = re.compile(rf"(?<={_WRITTEN})[^\S\n]*\n\s*(?={_WRITTEN})")
+_WRAPPED = rf"(?<={_WRITTEN})[^\S\n]*\n\s*(?={_WRITTEN})"  # slow to compile
 _FIRST = re.compile(rf"[{_CHARACTERS}{_SYLLABLES}]")
 _VIETNAMESE = re.compile(r"[\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
 
@@ -168,7 +168,7 @@ def is_unspaced(text: str) -> bool:
 def unwrapped(text: str) -> str:
     """A text without the line ends between characters of such scripts, and the white space around them: they
     are no spaces, as other line ends are in a text that is wrapped over lines."""
-    return _WRAPPED.sub("", text) if "\n" in text else text
+    return re.sub(_WRAPPED, "", text) if "\n" in text else text
 
 
 def is_vietnamese(text: str) -> bool:
