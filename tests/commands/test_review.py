@@ -69,7 +69,7 @@ def test_keys_label_pairs(pairs: Path, tmp_path: Path) -> None:
     browser = shutil.which("chromium") or pytest.skip("needs chromium")
     page = tmp_path / "review.html"
     ok(run("review", pairs, "-o", page))
-    keys = """<script>for (const key of ["y", "y", "n", "s", "ArrowDown", "y", "u"])
+    keys = """<script>for (const key of ["y", "n", "s", "ArrowDown", "y", "u"])
       document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));</script></body>"""
     page.write_text(page.read_text(encoding="utf-8").replace("</body>", keys), encoding="utf-8")
     options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
