@@ -272,7 +272,7 @@ class _Reader:
         if not self._root:
             self._root = name
             if name != "tmx":
-                self._fail(f"this is XML, and no TMX: its root is {name}")
+                self._fail(f"this is XML, and no TMX: its root is {name}", "translation tools export TMX")
         if name == "tu":
             self._segments, self._properties, self._tags, self._language = {}, {}, {}, ""
         elif name == "tuv":

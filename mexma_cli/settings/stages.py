@@ -266,7 +266,7 @@ class MineSettings(SearchSettings, JudgingSettings):
     @classmethod
     def _one_threshold(cls, precision: float | None, others: ValidationInfo) -> float | None:
         if precision is not None and isinstance(others.data.get("threshold"), float):
-            raise ValueError("precision finds a threshold: do not name one, too")
+            raise ValueError("precision is instead of a threshold: give one of them")
         return precision
 
     @property

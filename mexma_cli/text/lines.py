@@ -46,7 +46,10 @@ LINE_LIMIT = 1 << 20
 """Longest line in bytes; a file with a longer one is no list of sentences."""
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_HINT = "a text's encoding, such as gb18030, is stated by --encoding; vectors are read by `mexma convert`"
+_HINT = (
+    "a text's encoding, such as windows-1252 or gb18030, is stated by --encoding; vectors are read by "
+    "`mexma convert`"
+)
 _WITHOUT_LINE_FEED = 16 << 20
 _LONGEST = 64 << 20
 """Longest line whose length is counted for the message."""
@@ -380,8 +383,8 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     if start.startswith(_ZIP):
         raise MexmaError(
             f"{where} is a zip archive, not a text file",
-            "unpack it (of a .docx, .odt or .epub, save the text); in a recipe, `format: opus` reads zips "
-            "with a file for each language",
+            "unpack it (of a .docx, .odt or .epub, save the text, of an .xlsx, CSV); in a recipe, `format: opus` "
+            "reads zips with a file for each language",
         )
     for begins, kind in _NO_TEXTS.items():
         if start.startswith(begins):

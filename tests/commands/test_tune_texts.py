@@ -184,7 +184,7 @@ def test_bad_input(text: Path) -> None:
     alone = write(text / "one.txt", "uno"), write(text / "1.txt", "!")
     fails(run("tune", *alone, "--margin", "distance"), 1, "no pair was found")
     both = ("mine", *stores, "--precision", "0.9", "--threshold")
-    fails(run(*both, "0.5"), 2, "precision finds a threshold: do not name one, too")
+    fails(run(*both, "0.5"), 2, "precision is instead of a threshold: give one of them")
     fails(run(*both, "auto"), 2, "--threshold, --precision and --thresholds: give one of them")
     fails(run("mine", stores[0], "--precision", "0.9"), 1, "between two different texts")
     fails(run("mine", *stores, "--precision", "1"), 1, "no threshold has a precision of 100.00 %")

@@ -150,6 +150,7 @@ def test_vectors_in_place_of_text(tmp_path: Path) -> None:
     for path in (tmp_path / "a.npy", write(tmp_path, vectors.tobytes())):
         with pytest.raises(MexmaError, match=r"line 1, byte .: not UTF-8") as caught:
             scan(path)
+        assert "such as windows-1252" in str(caught.value.hint)
         assert "vectors are read by `mexma convert`" in str(caught.value.hint)
 
 
@@ -339,6 +340,7 @@ def test_a_zip_is_no_text(tmp_path: Path) -> None:
     for read in (scan, estimate_lines, lambda path: list(read_lines(path))):
         with pytest.raises(MexmaError, match=r"pairs\.tsv\.zip is a zip archive") as caught:
             read(path)
+        assert "of an .xlsx, CSV" in str(caught.value.hint)
         assert "`format: opus`" in str(caught.value.hint)
 
 
