@@ -41,7 +41,7 @@ _STATES = {
 @click.option(
     "--only",
     metavar="STAGE",
-    help="Stop after this stage: split, embed, knn, mine, align or filter.",
+    help="Stop after this stage: split, read, embed, knn, mine, align or filter.",
 )
 @click.option(
     "--from",

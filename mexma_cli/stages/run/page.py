@@ -26,9 +26,13 @@ _SECONDS = "seconds of this run"
 _LINKS = 20
 
 
-def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
-    """Write the page of a run that has ended, whole."""
-    page = _Page(folder, progress)
+def write_page(folder: RunFolder, recipe: CorpusRecipe, wanted: CorpusRecipe, progress: Progress) -> None:
+    """Write the page of a run that has ended, whole.
+
+    Args:
+        wanted: With the language pairs of this run alone; of the others, the page has what earlier runs did.
+    """
+    page = _Page(folder, progress, wanted)
     pairs = recipe.language_pairs()
     codes = list(recipe.languages)
     templates.write_page(
@@ -55,8 +59,10 @@ def is_page(path: Path) -> bool:
 
 
 class _Page:
-    def __init__(self, folder: RunFolder, progress: Progress) -> None:
+    def __init__(self, folder: RunFolder, progress: Progress, wanted: CorpusRecipe) -> None:
         self._folder, self._progress = folder, progress
+        self._pairs = ["-".join(pair) for pair in wanted.language_pairs()]
+        self._wanted = {*wanted.languages, *self._pairs}
         self._seconds = Counter[str]()  # of this run, by language and pair
         for name, spent in progress.done.items():
             self._seconds[name.partition("/")[0]] += spent  # pyrefly: ignore[unsupported-operation]
@@ -78,6 +84,8 @@ class _Page:
         wrong = [sum(one["wrong"]) for one in mined if "wrong" in one]
         progress, reached = self._progress, sum(map(bool, per_pair))
         rows = [["sentence pairs", f"{count:,}; {reached:,} of {counted(len(pairs), 'language pair')} done"]]
+        if len(self._pairs) < len(pairs):
+            rows.append(["this run", f"{', '.join(self._pairs)}; all else is as earlier runs left it"])
         if wrong and len(wrong) == len(mined) and not any(last[::2]):
             rows.append(["expected to be translations", f"{100 * (1 - sum(wrong) / max(count, 1)):.1f} %"])
         now = time.time()
@@ -111,8 +119,9 @@ class _Page:
         return rows
 
     def _facts(self, unit: str) -> dict[str, Any]:
-        """What is known of a unit; nothing where it was not done."""
-        if not self._progress.is_done(unit):
+        """What is known of a unit; nothing where it was not done. Of languages and pairs that this run leaves
+        alone, what earlier runs found."""
+        if unit.partition("/")[0] in self._wanted and not self._progress.is_done(unit):
             return {}
         record = self._folder.record(unit)
         return record.facts if record else {}

@@ -26,7 +26,7 @@ from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
-STAGES = ("split", "embed", "knn", "mine", "align", "filter")
+STAGES = ("split", "read", "embed", "knn", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 
 _ENCODER = "/encoder"
@@ -114,7 +114,11 @@ class Selection:
 def _stages_of(recipe: CorpusRecipe) -> list[str]:
     """The stages that a recipe has, in order."""
     left_out = {"knn", "mine"} if recipe.align else {"align"}
-    return [stage for stage in STAGES if stage not in left_out and (stage != "filter" or recipe.filter)]
+    if not recipe.filter:
+        left_out.add("filter")
+    if all(text.split is None for text in recipe.languages.values()):
+        left_out.add("split")
+    return [stage for stage in STAGES if stage not in left_out]
 
 
 def check_settings(recipe: CorpusRecipe) -> None:
@@ -255,7 +259,7 @@ def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     documents = recipe.languages[code].split is not None
     return Unit(
         name=f"{code}/text",
-        stage="split",
+        stage="read",
         work="cut",
         settings={"lines": recipe.units.lines},
         inputs={"sentences": f"{code}/sentences"} if documents else {},

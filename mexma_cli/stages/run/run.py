@@ -85,7 +85,7 @@ def run_corpus(
             workers.stop()
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         _tell_pairs(folder, progress)
-        write_page(folder, wanted, progress)
+        write_page(folder, recipe, wanted, progress)
     if progress.failed:
         pairs, missed = counted(len(progress.goals), "language pair"), len(progress.missed())
         left = f", which leaves {missed:,} of {pairs} without a result" if missed else ""
@@ -96,6 +96,7 @@ def run_corpus(
         )
     if recipe.output.to is not None:
         send(_results(folder, progress), recipe.output.to, whole=chosen.everything)
+        log.info("copied to %s", recipe.output.to)
     return progress
 
 

@@ -199,14 +199,14 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
     recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path / "some"))
     everything = estimate(recipe, Selection(), jobs=1)["units"]
     assert {stage: count["all"] for stage, count in everything.items()} == {
-        "split": 3, "embed": 15, "knn": 48, "mine": 3,
+        "read": 3, "embed": 15, "knn": 48, "mine": 3,
     }  # fmt: skip
     one = Selection("embed", pairs=(("eng_Latn", "fra_Latn"),))  # the recipe has it the other way round
     did = done(recipe, one)[1].did
     assert {name.split("/")[0] for name in did} == {"fra_Latn", "eng_Latn"} and len(did) == 2 + 8 + 2
     left = estimate(recipe, Selection(), jobs=1)
     assert {stage: count["up to date"] for stage, count in left["units"].items()} == {
-        "split": 2, "embed": 10, "knn": 0, "mine": 0,
+        "read": 2, "embed": 10, "knn": 0, "mine": 0,
     }  # fmt: skip
     assert left["languages"] == dict.fromkeys(recipe.languages, LINES)
     with pytest.raises(MexmaError, match="deu_Latn/text is to be taken as it is, and was never done"):
@@ -214,11 +214,22 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
     assert done(copy, Selection(start="mine"))[1].did == []
     for wrong, message in (
         ({"only": "dig"}, "no stage 'dig'"),
+        ({"only": "split"}, "no stage 'split' in this recipe"),
         ({"start": "align"}, "no stage 'align' in this recipe"),
         ({"pairs": (("a", "b"),)}, "a-b is no pair"),
     ):
         with pytest.raises(MexmaError, match=message):
             done(recipe, Selection(**wrong))  # type: ignore[arg-type]
+
+
+def test_the_page_of_one_pair_keeps_the_others(copy: CorpusRecipe) -> None:
+    page = Path(copy.run) / "report.html"
+    before = html.unescape(page.read_text())
+    done(copy, Selection(pairs=(("fra_Latn", "eng_Latn"),)))
+    after = html.unescape(page.read_text())
+    assert "fra_Latn-eng_Latn; all else is as earlier runs left it" in after
+    count = re.compile(r"[\d,]+; 3 of 3 language pairs done")
+    assert count.findall(after) == count.findall(before) != []
 
 
 def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecipe) -> None:
