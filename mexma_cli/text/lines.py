@@ -383,8 +383,8 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     if start.startswith(_ZIP):
         raise MexmaError(
             f"{where} is a zip archive, not a text file",
-            "unpack it (of a .docx, .odt or .epub, save the text, of an .xlsx, CSV); in a recipe, `format: opus` "
-            "reads zips with a file for each language",
+            "unpack it (of a .docx, .odt or .epub, save the text, of an .xlsx, CSV); in a recipe, `format: "
+            "opus` reads zips with a file for each language",
         )
     for begins, kind in _NO_TEXTS.items():
         if start.startswith(begins):
