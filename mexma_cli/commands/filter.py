@@ -79,6 +79,8 @@ def command(
     kind = kind or (None if to_stdout else format_of(output))
     if to_stdout and kind and formats()[kind].two_files:
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
+    if rejects is not None:
+        format_of(rejects, ("tsv",))
     codes = as_codes(languages)
     files = outputs_of(output, kind, codes) if kind and formats()[kind].two_files else [output]
     outputs = [] if to_stdout else [path for path in files if path]

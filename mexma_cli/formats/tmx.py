@@ -50,6 +50,8 @@ _LONGEST = 16 << 20
 """Bytes in which a unit ends: expat holds what has begun, and looks at it again and again."""
 _DEEPEST = 100
 """Elements around one; expat remembers all that are open."""
+_IN_HEADER = 3
+"""The depth of an element of the header; those of a unit are deeper."""
 _NAMED = 12
 """Tags that a message names."""
 _LANGUAGES = 1000
@@ -273,6 +275,8 @@ class _Reader:
             self._root = name
             if name != "tmx":
                 self._fail(f"this is XML, and no TMX: its root is {name}", "translation tools export TMX")
+        if name in ("note", "prop") and self._depth > _IN_HEADER and not _field(attributes.get("type", "")):
+            self._raw.left_out["notes and properties"] += 1
         if name == "tu":
             self._segments, self._properties, self._tags, self._language = {}, {}, {}, ""
         elif name == "tuv":
@@ -313,8 +317,7 @@ class _Reader:
                 if len(self._segments) > _LANGUAGES:
                     self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
             else:
-                field = self._property.removeprefix("x-").replace("-", "_")
-                if field in FIELDS and self._property.startswith("x-"):
+                if field := _field(self._property):
                     self._properties[field] = parsed(field, text)
         elif name == "tuv":
             self._language = ""
@@ -385,6 +388,12 @@ class _Reader:
             for side in self._sides
         ]
         return True
+
+
+def _field(kind: str) -> str:
+    """The field of a pair that a property of this type has; empty if none."""
+    field = kind.removeprefix("x-").replace("-", "_")
+    return field if field in FIELDS and kind.startswith("x-") else ""
 
 
 def _escaped(text: str) -> str:

@@ -227,7 +227,7 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
             yield from text.no_pair(BLANK)
             continue
         if columns is None:
-            columns = columns_of(row)
+            columns = columns_of(row, others=len(row) > 2 and _number(row[0]) is None)
             if columns or _DELIMITER.fullmatch(delimiter.join(row)):
                 yield from text.no_pair(HEADER)
                 continue
@@ -240,7 +240,12 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
                     f"write names into the first line, such as {_NAMES[scored]}",
                 )
             columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
-        yield None, _of_columns(row, columns, where, text.each_line)
+        pair = _of_columns(row, columns, where, text.each_line)
+        used = {columns.source, columns.target, columns.score}
+        others = sum(bool(cell) for place, cell in enumerate(row) if place not in used)
+        if others and not text.each_line:
+            text.left_out["values of other columns"] += others
+        yield None, pair
 
 
 def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
@@ -364,10 +369,13 @@ class Columns(NamedTuple):
     width: int
 
 
-def columns_of(fields: Sequence[str]) -> Columns | None:
+def columns_of(fields: Sequence[str], others: bool = False) -> Columns | None:
     """The columns that a header names; None for a line that is no header.
 
     The sides have names such as `source` and `target`, or two languages, in code or in English.
+
+    Args:
+        others: Beside two languages, columns may have any names.
     """
     names = [field.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_") for field in fields]
     score = next((place for place, name in enumerate(names) if name in _SCORE), None)
@@ -378,8 +386,8 @@ def columns_of(fields: Sequence[str]) -> Columns | None:
     spoken = [place for place, name in enumerate(names) if _language(name)]
     if len(spoken) > 2:  # `id` is Indonesian, too
         spoken = [place for place in spoken if names[place] not in _OTHER_COLUMNS]
-    others = (name for place, name in enumerate(names) if place not in spoken)
-    if len(spoken) == 2 and all(name in _SCORE | _OTHER_COLUMNS for name in others):
+    known = (name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken)
+    if len(spoken) == 2 and (others or all(known)):
         first, second = spoken
         if _language(names[first]) != _language(names[second]):
             return Columns(first, second, score, len(fields))

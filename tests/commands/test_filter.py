@@ -184,6 +184,7 @@ def test_mistakes_leave_no_file(tmp_path: Path) -> None:
     fails(filtered(write(tmp_path / "empty.tsv"), *outputs), 1, "there are no pairs in the input")
     fails(filtered(path, "-o", path), 2, "is an input")
     fails(filtered(path, "--rejects", path), 2, "is an input")
+    fails(filtered(path, "--rejects", tmp_path / "r.tmx"), 1, "are not written as .tmx", ".tsv")
     fails(filtered(path, "-o", tmp_path / "x", "--rejects", tmp_path / "x"), 2, "cannot be the pairs and the")
     fails(filtered(path, path, path), 2, "not 3 files")
     fails(filtered(path, "--format", "moses"), 2, "writes two files")

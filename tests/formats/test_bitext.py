@@ -239,6 +239,16 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
             list(open_pairs(path).pairs)
 
 
+def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    for header in ("fr;English;My comment", "source;target;"):
+        path.write_text(f"{header}\nun;one;\ndeux;two;right?\n")
+        left_out: Counter[str] = Counter()
+        assert list(open_pairs(path, left_out=left_out).pairs) == [("un", "one"), ("deux", "two")]
+        assert left_out == {"header line": 1, "values of other columns": 1}
+    assert len(read("tsv", "He speaks French, English, and Dutch\tx")) == 1
+
+
 @pytest.mark.parametrize("line", ["source\tla source", "en\ten", "Oui, merci.\tYes", "id\ttarget", "fr\tx"])
 def test_pairs_are_no_headers(line: str) -> None:
     assert len(read("tsv", line)) == 1
