@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -264,7 +265,7 @@ def _of_words(backend: Tokenizer, words: list[str]) -> dict[str, bytes]:
 def _ids(backend: Tokenizer, texts: list[str]) -> dict[str, bytes]:
     """Token ids of texts, int32, without special tokens."""
     found = backend.encode_batch_fast(texts, add_special_tokens=False)
-    return {text: np.array(one.ids, np.int32).tobytes() for text, one in zip(texts, found, strict=True)}
+    return {text: array("i", one.ids).tobytes() for text, one in zip(texts, found, strict=True)}
 
 
 def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
