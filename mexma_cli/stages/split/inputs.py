@@ -23,7 +23,7 @@ from mexma_cli.languages import UNSTATED, known, resolve, spellings
 from mexma_cli.settings.stages import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.kinds import begins_as, kind_of, suffix_of
+from mexma_cli.text.kinds import KINDS, begins_as, kind_of, suffix_of
 from mexma_cli.text.lines import (
     OTHER_FORMATS,
     document_id,
@@ -124,7 +124,8 @@ class Inputs:
 
     Attributes:
         files: As they are opened; ``-`` is stdin.
-        names: How document ids call them: the path from the folder that all are in, without the compression.
+        names: How document ids call them: the path from the folder that all are in, without the ending of a
+            text, a page or a compression.
         passed_over: Files in folders that are no text, other sides of Moses pairs, and records of WARC files
             that are no documents, by reason.
     """
@@ -242,12 +243,14 @@ def chosen_inputs(
 def names_of(files: Sequence[Path]) -> list[str]:
     """How document ids call files, as `Inputs` has it; their endings tell those apart that have one name.
 
+    A book is called the same as text and as a page, so that both have one id.
+
     Raises:
         MexmaError: Two names are the same Unicode.
     """
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
     whole = [label_of(path) if str(path) == "-" else os.path.relpath(path, root) for path in files]
-    names = [document_id(plain_name(name)) for name in whole]
+    names = [document_id(_without_ending(plain_name(name))) for name in whole]
     times = Counter(names)
     names = [document_id(path) if times[name] > 1 else name for path, name in zip(whole, names, strict=True)]
     of_name: dict[str, Path] = {}
@@ -255,6 +258,12 @@ def names_of(files: Sequence[Path]) -> list[str]:
         if of_name.setdefault(name, path) != path:
             raise MexmaError(f"{of_name[name]} and {path} would both be the document {name!r}", "rename one")
     return names
+
+
+def _without_ending(name: str) -> str:
+    """A file's name without the ending of a text or a page."""
+    stem, ending = os.path.splitext(name)
+    return stem if ending.lower() == ".txt" or KINDS.get(ending.lower()) == "html" else name
 
 
 def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:

@@ -92,8 +92,8 @@ def test_folders_are_copied_as_they_are(memory: fsspec.AbstractFileSystem, tmp_p
         memory.pipe_file(f"/texts/{name}", name.encode())
     copies = fetch("memory://texts/", tmp_path / "there", "fra_Latn")
     here = find_inputs([str(tmp_path / "here")], "fra_Latn")
-    assert names_of(copies) == here.names == ["1/one.txt", "2/en-fr.fr", "2/one.txt"]
-    assert [copy.read_text() for copy in copies] == here.names
+    assert names_of(copies) == here.names == ["1/one", "2/en-fr.fr", "2/one"]
+    assert [copy.read_text() for copy in copies] == ["1/one.txt", "2/en-fr.fr", "2/one.txt"]
     assert fetch("memory://texts/2/*.txt", tmp_path / "there", "fra_Latn") == [copies[2]]
     with pytest.raises(MexmaError, match=r"memory://texts/3\*: no such file"):
         fetch("memory://texts/3*", tmp_path / "there")

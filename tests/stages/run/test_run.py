@@ -468,7 +468,7 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     assert len(aligned) > 40 and all(row[3] == row[4] for row in aligned)
     best = max(aligned, key=lambda row: float(row[0]))
     rejects = read_lines(folder / "fra_Latn/sentences/fra_Latn.rejects.zst")
-    assert any(line.startswith("digits\t1.txt\t0\t8\t") for line in rejects)
+    assert any(line.startswith("digits\t1\t0\t8\t") for line in rejects)
     page = html.unescape((folder / "report.html").read_text())
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
     assert f"<td>{best[1]}</td><td>{best[2]}</td>" in page

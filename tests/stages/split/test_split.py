@@ -17,7 +17,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split import inputs as reading
 from mexma_cli.stages.split.chunk import ChunkWorker
-from mexma_cli.stages.split.inputs import Splitting, find_inputs
+from mexma_cli.stages.split.inputs import Splitting, find_inputs, names_of
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
 from tests.processes import forks_of_pools
 
@@ -75,7 +75,7 @@ def test_spans_are_places_in_the_document(tmp_path: Path, out: Path) -> None:
 def test_what_a_document_is(tmp_path: Path, out: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text(f"\n{ONE}\n{TWO}\n\n \nElle a vendu sa maison.\n", "utf-8")
-    wanted = {"line": ["2", "3", "6"], "blank": ["2", "2", "6"], "file": ["a.txt"] * 3}
+    wanted = {"line": ["2", "3", "6"], "blank": ["2", "2", "6"], "file": ["a"] * 3}
     for unit, names in wanted.items():
         run(text, to=out, document=unit)
         assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
@@ -96,7 +96,7 @@ def test_lines_in_which_nothing_can_be_seen_are_empty(tmp_path: Path, out: Path)
 def test_old_macs_line_ends(tmp_path: Path, out: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(f"{ONE}\r{TWO}\r\r{ONE}x\r".encode())
-    for unit, names in {"line": ["1", "2", "4"], "blank": ["1", "1", "4"], "file": ["a.txt"] * 3}.items():
+    for unit, names in {"line": ["1", "2", "4"], "blank": ["1", "1", "4"], "file": ["a"] * 3}.items():
         run(text, to=out, document=unit)
         assert out.read_text("utf-8").splitlines() == [ONE, TWO, f"{ONE}x"]
         assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
@@ -109,7 +109,7 @@ def test_a_line_end_in_a_paragraph_is_white_space(tmp_path: Path, out: Path) -> 
         "utf-8",
     )
     wanted = ["Il est venu dans la maison de ma mère.", "Où se trouve la gare ?", "Elle dort."]
-    for unit, names in {"blank": ["1", "1", "6"], "file": ["a.txt"] * 3}.items():
+    for unit, names in {"blank": ["1", "1", "6"], "file": ["a"] * 3}.items():
         run(text, to=out, document=unit, off=("all",))
         assert out.read_text("utf-8").splitlines() == wanted
         places = rows(out.with_name("fra.docs"))
@@ -123,6 +123,14 @@ def test_a_line_end_in_a_paragraph_is_white_space(tmp_path: Path, out: Path) -> 
     )
 
 
+def test_a_page_and_a_text_have_one_name() -> None:
+    for names, wanted in (
+        (["x/a.html", "x/b.txt.gz", "x/c.fr", "x/d.jsonl"], ["a", "b", "c.fr", "d.jsonl"]),
+        (["x/a.html", "x/a.txt", "x/b.htm"], ["a.html", "a.txt", "b"]),
+    ):
+        assert names_of(list(map(Path, names))) == wanted
+
+
 def test_names_that_are_alike(tmp_path: Path, out: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -134,7 +142,7 @@ def test_names_that_are_alike(tmp_path: Path, out: Path) -> None:
         file.write(f"{ONE}c\n")
     run(folder, to=out)
     names = sorted(row[0] for row in rows(out.with_name("fra.docs")))
-    assert names == ["a.txt.gz:1", "a.txt:1", "b.txt:1", "caf\\udce9.txt:1", "é.txt:1"]
+    assert names == ["a.txt.gz:1", "a.txt:1", "b:1", "caf\\udce9:1", "é:1"]
     (folder / "é.txt").write_text("x\n")
     with pytest.raises(MexmaError, match=r"would both be the document 'é\.txt'"):
         run(folder, to=out)
@@ -183,7 +191,7 @@ def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     (folder / "doc.en-fr.en").write_text("My brother works here.\n")
     report = run(folder, to=out)
     names = [row[0] for row in rows(out.with_name("fra.docs"))]
-    assert names == ["b/bz2.txt:1", "b/gz.txt:1", "b/xz.txt:1", "b/zst.txt:1", "doc.en-fr.fr:1"]
+    assert names == ["b/bz2:1", "b/gz:1", "b/xz:1", "b/zst:1", "doc.en-fr.fr:1"]
     assert report.passed_over == {"named .npy, and no text": 1, "other sides of Moses pairs": 1}
     run(Path(f"{folder}/b/*.gz"), to=out)
     assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1"]
@@ -241,7 +249,7 @@ def test_a_file_whose_name_is_not_utf8(tmp_path: Path, out: Path) -> None:
     path.write_text(f"{ONE}\n", encoding="utf-8")
     run(path, to=out, document="file")
     assert out.read_text("utf-8") == f"{ONE}\n"
-    assert rows(out.with_suffix(".docs"))[0][0].endswith(".txt")
+    assert rows(out.with_suffix(".docs"))[0][0] == "\\udcff"
 
 
 @pytest.mark.parametrize("kind", ["warc", "tmx", "jsonl"])
