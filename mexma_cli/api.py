@@ -553,6 +553,8 @@ def evaluate(
 ) -> Result:
     """Measure xsim, the share of sentences whose translation is not found, as `mexma eval xsim` does.
 
+    `mexma eval` has the other measures. The F1 of mining is that of `tune` for the pairs of `mine`.
+
     Args:
         folder: FLORES-200, NTREX-128, or line-aligned files `<code>.txt`.
         encoder: Name or loaded encoder. Default: `mini`.

@@ -13,16 +13,19 @@ import click
 from mexma_cli.commands.options import json_option, output_option
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.result import Result
-from mexma_cli.reporting.tables import aligned, text_lines
+from mexma_cli.reporting.tables import aligned, as_csv, as_latex, text_lines
 
 log = logging.getLogger(__name__)
+
+_TABLES = {".csv": as_csv, ".tex": as_latex}
 
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...|RESULT...", type=click.Path(path_type=Path))
 @output_option(
     "PICTURE",
-    "Draw the curves of runs (.png, .svg, .pdf, .html), or write a page of results (.html).",
+    "Draw the curves of runs (.png, .svg, .pdf, .html), or write a page (.html) or a table (.csv, .tex) of "
+    "results.",
     dir_okay=False,
 )
 @json_option
@@ -42,6 +45,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
       mexma report runs/small -o curves.png
       mexma report runs/with-koleo runs/without-koleo -o compared.html
       mexma report results/*.json -o page.html
+      mexma report results/*.json -o scores.tex
     """
     from mexma_cli.reporting import curves
 
@@ -118,14 +122,18 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.commands.eval import headings
-    from mexma_cli.reporting.page import write_page
-    from mexma_cli.text.writing import prepare_output
+    from mexma_cli.reporting.page import compared, write_page
+    from mexma_cli.text.writing import prepare_output, write_chunks
 
-    if output is not None and output.suffix.lower() != ".html":
-        raise MexmaError(f"{output}: a page of results is .html", "give it another name")
+    suffix = output.suffix.lower() if output else ""
+    if output and suffix not in (".html", *_TABLES):
+        raise MexmaError(f"{output}: a page of results is .html", "a table of them is .csv or .tex")
     prepare_output(output)
     results = [Result.read(path) for path in paths]
-    if output is not None:
+    table = compared(results)
+    if output and suffix in _TABLES:
+        write_chunks([output], [((_TABLES[suffix](table),), 0)])
+    elif output:
         write_page(output, results, headings())
     if as_json:
         click.echo(json.dumps({"results": [result.to_json() for result in results]}, ensure_ascii=False))
@@ -133,3 +141,5 @@ def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     for number, (path, result) in enumerate(zip(paths, results, strict=True)):
         click.echo("\n" * bool(number) + f"{result.task} ({path})")
         click.echo("\n".join(text_lines(result)))
+    if len(results) > 1:
+        click.echo("\n" + "\n".join(aligned(table, names=3)))

@@ -119,6 +119,16 @@ def content(results: Sequence[Result], headings: Headings) -> dict[str, Any]:
     }
 
 
+def compared(results: Sequence[Result]) -> list[list[str]]:
+    """A header, and the scores of every result beside its task, its data and its encoder."""
+    keys = score_names(results)
+    rows = [
+        [one.task, _data(one), one.encoder["name"], *(shown(one.scores.get(key), key) for key in keys)]
+        for one in _told_apart(results)
+    ]
+    return [["task", "data", "encoder", *keys], *rows]
+
+
 def _told_apart(results: Sequence[Result]) -> list[Result]:
     """The results. Where encoders have one name, what tells them apart is added to it: `mini, mean`."""
     names: dict[str, list[dict[str, Any]]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,6 +62,11 @@ def published_scores(result: Result) -> list[PublishedRow]:
     return found
 
 
+_LATEX = str.maketrans(
+    {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
+"""How LaTeX writes characters that mean something to it."""
 DIGITS = {"threshold": 4}
 """Decimals of a column of numbers where they are not 2."""
 
@@ -148,6 +155,22 @@ def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
         if body:
             tables.append((f"{score}, beside: {sources}", [header, *body]))
     return tables
+
+
+def as_csv(table: Sequence[Sequence[str]]) -> str:
+    """A table as CSV."""
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(table)
+    return lines.getvalue()
+
+
+def as_latex(table: Sequence[Sequence[str]]) -> str:
+    """A table as an environment `tabular`, whose first line is the header."""
+    names = names_in(table)
+    header, *lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in table]
+    columns = "l" * names + "r" * (len(table[0]) - names)
+    parts = (rf"\begin{{tabular}}{{{columns}}}", r"\hline", header, r"\hline", *lines, r"\hline")
+    return "\n".join([*parts, r"\end{tabular}", ""])
 
 
 def names_in(table: Sequence[Sequence[str]]) -> int:

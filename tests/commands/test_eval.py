@@ -136,6 +136,10 @@ def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
     again.write_bytes(kept.read_bytes())
     listed = json.loads(run("report", kept, again, "--json").stdout)
     assert [one["task"] for one in listed["results"]] == ["xsim", "xsim"]
+    score = listed["results"][0]["scores"]["xsim"]
+    both = run("report", kept, again, "-o", tmp_path / "scores.csv").stdout.splitlines()
+    assert both[-3].split() == ["task", "data", "encoder", "xsim"] and both[-1].endswith(f"{score:.2f}")
+    assert (tmp_path / "scores.csv").read_text().splitlines()[1].endswith(f",{score:.2f}")
     assert run("report", kept, "-o", tmp_path / "page.png").exit_code == 1
     fails(run("report", kept, tmp_path), 1, "report on runs alone, or on results alone")
     (tmp_path / "other.json").write_text("{}")

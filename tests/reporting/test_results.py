@@ -11,7 +11,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting import tables
 from mexma_cli.reporting.result import Result
-from mexma_cli.reporting.tables import names_in, published_rows, published_scores, text_lines
+from mexma_cli.reporting.tables import as_latex, names_in, published_rows, published_scores, text_lines
 
 RESULT = Result(
     "bucc",
@@ -31,6 +31,12 @@ def test_json_there_and_back(tmp_path: Path) -> None:
     RESULT.write(path)
     assert Result.read(path) == RESULT
     assert json.loads(path.read_text()) == RESULT.to_json()
+
+
+def test_a_table_for_latex() -> None:
+    table = [["encoder", "F1"], ["mini_1 & \\x", "90.52"]]
+    wanted = r"\begin{tabular}{lr} \hline encoder & F1 \\ \hline mini\_1 \& \textbackslash{}x & 90.52 \\"
+    assert as_latex(table).replace("\n", " ") == wanted + r" \hline \end{tabular} "
 
 
 def test_tables() -> None:
