@@ -164,7 +164,7 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
 
 def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:
     """Put all thresholds into one file, for `mexma mine --thresholds`, with those that earlier runs found for
-    the recipe's other pairs; warn where precision is vague."""
+    the recipe's other pairs; no file where no pair has one now. Warn where precision is vague."""
     mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
     facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
@@ -176,10 +176,14 @@ def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[st
                 "from %.0f to %.0f %%; look at some of them in the report",
                 *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
             )
-    if found:
-        path = folder.path / FILE
+    path = folder.path / FILE
+    if facts and (found or path.exists()):
         earlier = read_thresholds(path) if path.exists() else []
-        write_thresholds(path, [*found, *(one for one in earlier if (one.source, one.target) in others)])
+        kept = [*found, *(one for one in earlier if (one.source, one.target) in others)]
+        if kept:
+            write_thresholds(path, kept)
+        else:
+            path.unlink()
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:

@@ -427,6 +427,8 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     again, left = read_thresholds(folder / "thresholds.json")
     assert left == others[0], "of a pair that this run left out; deu is no language of the recipe"
     assert again.precision >= 0.95 and again.score == "margin" and again.threshold > 1
+    done(recipe.model_copy(update={"mine": recipe.mine.but(threshold=0.5)}))
+    assert not (folder / "thresholds.json").exists()
 
 
 def test_a_language_that_the_encoder_does_not_know_is_named(
