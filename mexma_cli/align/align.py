@@ -59,7 +59,7 @@ _RADIUS = 16  # of the band around a coarse path
 _COARSE = 2  # blocks of one side in an alignment of the coarse search
 _DOUBT = 3.0  # log-odds by which a path may be worse than the best and still be looked at again
 _LARGEST = 254  # sentences of a run, and more
-_RUNS = 1 << 9  # whose vectors are made together: they stay in the processor's cache
+_RUNS = 1 << 9  # or sentences, whose vectors are made together: they stay in the processor's cache
 _PASSES = 8  # over the vectors of runs, about
 _STEPS = 1 << 13  # steps whose runs are in memory together
 _PRIOR = 5  # sentences of mean zero that are counted into a document's mean
@@ -73,8 +73,13 @@ def align(source: Side, target: Side, settings: AlignSettings = AlignSettings())
     Time and memory grow linearly with the lengths of the documents. Equal input gives equal output on any
     number of threads.
     """
-    x, y = _Document.of(source), _Document.of(target)
-    search = _Search(x, y, _band(x, y), settings.max_size)
+    band = _band(
+        len(source.lengths),
+        len(target.lengths),
+        lambda: (_Document.of(source).halved(), _Document.of(target).halved()),
+    )
+    x, y = _Document.of(source), _Document.of(target)  # again: the search before needed the memory
+    search = _Search(x, y, band, settings.max_size)
     search.compare_aligned()
     steps = search.steps_in_doubt()
     cosines = np.empty(len(steps), np.float32)
@@ -107,20 +112,25 @@ class _Document:
 
     @classmethod
     def of(cls, side: Side) -> _Document:
-        has_vector = side.vectors.any(axis=1)
+        has_vector = np.asarray(side.vectors.any(axis=1))
         centre = side.vectors.sum(axis=0) / np.float32(np.count_nonzero(has_vector) + _PRIOR)
         weights = np.where(has_vector, np.sqrt(side.lengths + 1), 0).astype(np.float32)
-        own = side.vectors - centre
-        own[~has_vector] = 0
-        rivals = np.zeros_like(own)
-        for away in range(1, _BESIDE + 1):
-            rivals[away:] += own[:-away]
-            rivals[:-away] += own[away:]
-        rivals *= np.float32(_RIVAL)
-        own -= rivals
-        own *= weights[:, None]
-        headings = np.zeros(len(own), np.int8) if side.headings is None else side.headings
-        return cls(own, weights, np.append(0.0, np.cumsum(side.lengths)), headings, side.vectors)
+        sums = np.empty_like(side.vectors)
+        for at in range(0, len(sums), _RUNS):
+            first = max(at - _BESIDE, 0)
+            near = slice(first, at + _RUNS + _BESIDE)
+            own = side.vectors[near] - centre
+            own[~has_vector[near]] = 0
+            rivals = np.zeros_like(own)
+            for away in range(1, _BESIDE + 1):
+                rivals[away:] += own[:-away]
+                rivals[:-away] += own[away:]
+            rivals *= np.float32(_RIVAL)
+            own -= rivals
+            sums[at : at + _RUNS] = own[at - first :][:_RUNS]
+        sums *= weights[:, None]
+        headings = np.zeros(len(sums), np.int8) if side.headings is None else side.headings
+        return cls(sums, weights, np.append(0.0, np.cumsum(side.lengths)), headings, side.vectors)
 
     def __len__(self) -> int:
         return len(self.sums)
@@ -271,18 +281,20 @@ def _cosines(
     return cosines
 
 
-def _band(x: _Document, y: _Document) -> Band:
-    """Where to search: everywhere, or around the best path of a search with each two sentences as one."""
-    rows = np.arange(len(x) + 1)
-    if len(rows) * (len(y) + 1) <= _WHOLE or min(len(x), len(y)) <= 2 * _RADIUS:
-        low, high = np.zeros_like(rows), np.full_like(rows, len(y))
+def _band(n: int, m: int, halved: Callable[[], tuple[_Document, _Document]]) -> Band:
+    """Where to search in documents of n and m sentences: everywhere, or around the best path of a search with
+    each two sentences as one (`halved`)."""
+    rows = np.arange(n + 1)
+    if (n + 1) * (m + 1) <= _WHOLE or min(n, m) <= 2 * _RADIUS:
+        low, high = np.zeros_like(rows), np.full_like(rows, m)
     else:
-        halves = x.halved(), y.halved()
-        path = np.minimum(_Search(*halves, _band(*halves), _COARSE).path() * 2, (len(x), len(y)))
+        x, y = halved()
+        band = _band(len(x), len(y), lambda: (x.halved(), y.halved()))
+        path = np.minimum(_Search(x, y, band, _COARSE).path() * 2, (n, m))
         first = np.searchsorted(path[:, 0], rows - _RADIUS, "right") - 1
         last = np.searchsorted(path[:, 0], rows + _RADIUS, "left")
         low = np.maximum(path[np.maximum(first, 0), 1] - _RADIUS, 0)
-        high = np.minimum(path[np.minimum(last, len(path) - 1), 1] + _RADIUS, len(y))
+        high = np.minimum(path[np.minimum(last, len(path) - 1), 1] + _RADIUS, m)
     widths = high - low + 1
     return low, high, np.cumsum(widths) - widths
 
