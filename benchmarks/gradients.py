@@ -5,8 +5,8 @@
 (DIR: as for benchmarks/reproduction.py, whose recipes, shared start and folder these are.) Prints, for the
 last phase of each recipe with seed 1, every term's loss, and the norm of its weighted gradient in the
 encoder's layers and in its word embeddings. A term whose gradient is a thousandth of another's is as good as
-left out; a first loss far above that of guessing (the logarithm of the number of tokens) says that a new
-head's first logits are too large.
+left out; but a new head passes on more as it learns, so look at later steps, too. A first loss far above that
+of guessing (the logarithm of the number of tokens) says that a new head's first logits are too large.
 """
 
 from __future__ import annotations
