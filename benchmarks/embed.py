@@ -23,7 +23,7 @@ four times as long. --busy is for a machine that does other work, too: one threa
 place of the clock's; --parts, which implies it, adds how the time of mexma's fastest round divides, for an
 encoder of BERT's family. --start counts all of a process, from its start to its end, for that many lines with
 `mini`'s weights: the command, and four lines of Python for sentence-transformers. --memory embeds that many
-lines with `mini` and prints the largest memory that the process held.
+lines with `mini`, of these languages and of all of ntrex128, and prints the largest memory that was held.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import cycle, islice, zip_longest
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -314,22 +314,31 @@ def start(settings: argparse.Namespace, folder: Path) -> None:
 
 
 def memory(settings: argparse.Namespace, folder: Path) -> None:
-    """The largest memory of `mexma embed` for texts of several lengths."""
+    """The largest memory of `mexma embed` for texts of several lengths and kinds."""
+    from mexma_cli.text.lines import read_lines
+
+    columns = [read_lines(path) for path in sorted((settings.data / "ntrex128").glob("*_*.txt.gz"))]
+    every = [line for row in zip_longest(*columns) for line in row if line]
     for count in settings.memory:
-        text = folder / f"{count}.txt"
-        with text.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in islice(real_lines(settings.data, count), count))
-        command = [sys.executable, "-m", "mexma_cli", "embed", str(text)]
-        began = clock()
-        child = subprocess.Popen([*command, "-o", str(folder / f"{count}.emb")], stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        assert status == 0, status
-        seconds = clock() - began
-        print(
-            f"{count:,} lines: {usage.ru_maxrss * 1024 / 1e9:.2f} GB at most, {seconds:.0f} s, "
-            f"{count / seconds:.0f} lines a second",
-            flush=True,
-        )
+        mixed = every[:count]
+        texts = {
+            f"{count:,} lines": real_lines(settings.data, count),
+            f"{len(mixed):,} lines in {len(columns)} languages line by line": mixed,
+            "16 of these in a line": [" ".join(mixed[at : at + 16]) for at in range(0, len(mixed), 16)],
+        }
+        for number, (kind, lines) in enumerate(texts.items()):
+            text = folder / f"{count}-{number}.txt"
+            text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            command = [sys.executable, "-m", "mexma_cli", "embed", str(text)]
+            began = clock()
+            child = subprocess.Popen([*command, "-o", f"{text}.emb"], stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            assert status == 0, status
+            seconds, peak = clock() - began, usage.ru_maxrss * 1024 / 1e9
+            print(
+                f"{kind}: {peak:.2f} GB at most, {seconds:.0f} s, {len(lines) / seconds:.0f} lines a second",
+                flush=True,
+            )
 
 
 def main() -> None:
