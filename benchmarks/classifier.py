@@ -14,8 +14,8 @@ the languages that mini knows. The other texts are for measuring alone.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
@@ -34,7 +34,6 @@ from mexma_cli.classifier.training import best_one_to_one, calibration_error, ex
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
-from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import match
 from mexma_cli.mining.threshold import Threshold
 from mexma_cli.text.lines import read_lines
@@ -44,6 +43,8 @@ SPLITS = ((200, 1), (80, 2))
 """Translations in the set of a language's NTREX lines, and the seed of its order; by turns."""
 NOISE = 2000
 """Sentences without a translation beside a set of Tatoeba's."""
+CLEARER = 1.15
+"""Logits are multiplied by it, since some pairs that count as wrong in training are translations."""
 MEASURED = ("ukr_Cyrl", "swh_Latn", "jpn_Jpan", "zho_Hans", "zho_Hant")
 NEVER = ("eng_Latn", "mya_Mymr")  # NTREX-128's Burmese is not in Unicode
 EUROPEAN = ("ces_Latn-eng", "deu_Latn-eng", "fra_Latn-eng", "rus_Cyrl-eng", "spa_Latn-eng")
@@ -54,29 +55,41 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Set:
-    """A mining set's candidates, sorted by margin.
-
-    Attributes:
-        values: All features, float32 [n, features].
-        correct: bool [n].
-        gold, rows: How many translations there are, and rows on both sides.
-    """
+    """The candidates of a mining set: all features, float32 [n, features]; which are correct, bool [n]."""
 
     name: str
-    candidates: Candidates
     values: np.ndarray
     correct: np.ndarray
+
+
+@dataclass(frozen=True)
+class Mined:
+    """The candidates of a mining set, sorted by margin; which are correct, bool [n]; how many translations
+    there are."""
+
+    name: str
+    pairs: Pairs
+    correct: np.ndarray
     gold: int
-    rows: tuple[int, int]
 
     @property
-    def language(self) -> str:
-        """Without its script: Chinese in either has the same weights."""
-        return self.name.split(" ")[-1][:3]
+    def rows(self) -> tuple[int, int]:
+        """Of both sides."""
+        source, target = self.pairs.sides
+        return source.lists.count, target.lists.count
+
+    def scores(self, classifier: Classifier) -> np.ndarray:
+        """Probabilities, as `mexma mine` has them before they fit the texts, float32 [n]."""
+        return np.concatenate([some.scores for some in classifier.scored(self.pairs)])
 
     def best(self, scores: np.ndarray) -> tuple[Threshold, np.ndarray, np.ndarray]:
         """The result of best F1 with these scores, one to one; scores and correctness of these pairs."""
-        return best_one_to_one(self.candidates, scores, self.correct, self.rows, self.gold)
+        return best_one_to_one(self.pairs.candidates, scores, self.correct, self.rows, self.gold)
+
+
+def language_of(one: Set | Mined) -> str:
+    """Of a set, without its script: Chinese in either has the same weights."""
+    return one.name.split(" ")[-1][:3]
 
 
 def split(
@@ -150,63 +163,63 @@ class Remembered:
         return np.stack([self._known[text] for text in texts])
 
 
-def with_features(sets: Iterator[MiningSet], encoder: Remembered, folder: Path | None) -> Iterator[Set]:
-    """The candidates of mining sets with all features; what is in the folder is not computed again."""
-    names = tuple(FEATURES)
+def mined(sets: Iterable[MiningSet], encoder: Remembered) -> Iterator[Mined]:
+    """The candidates of mining sets."""
     for name, texts, gold in sets:
-        path = folder and folder / f"{name}.npz"
-        if path and path.exists():
-            with np.load(path) as kept:
-                known = list(kept["names"])
-                if set(names) <= set(known):
-                    columns = [known.index(one) for one in names]
-                    found = Candidates(*(kept[key] for key in ("scores", "source", "target", "cosines")))
-                    values, correct = kept["values"][:, columns], kept["correct"]
-                    yield Set(name, found, values, correct, len(gold), (len(texts[0]), len(texts[1])))
-                    continue
         vectors = [encoder.embed(text) for text in texts]
         neighbours = knn(vectors[0], vectors[1], K)
         found = match(neighbours, "ratio", "all")
         sides = (partial(iter, texts[0]), partial(iter, texts[1]))
-        pairs = Pairs(found, known_of(neighbours, sides, encoder.embed))
-        values = examples(pairs, names)
         rows = zip(found.source.tolist(), found.target.tolist(), strict=True)
         correct = np.array([pair in gold for pair in rows])
+        yield Mined(name, Pairs(found, known_of(neighbours, sides, encoder.embed)), correct, len(gold))
+
+
+def with_features(sets: Iterable[MiningSet], encoder: Remembered, folder: Path | None) -> Iterator[Set]:
+    """The candidates of mining sets with all features; what is in the folder is not computed again."""
+    names = tuple(FEATURES)
+    for one in sets:
+        path = folder and folder / f"{one[0]}.npz"
+        if path and path.exists():
+            with np.load(path) as kept:
+                known = list(kept["names"])
+                if set(names) <= set(known):
+                    columns = [known.index(name) for name in names]
+                    yield Set(one[0], kept["values"][:, columns], kept["correct"])
+                    continue
+        (found,) = mined([one], encoder)
+        values = examples(found.pairs, names, found.correct)
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, names=np.array(names), values=values, correct=correct, **columns_of(found))
-        yield Set(name, found, values, correct, len(gold), (len(texts[0]), len(texts[1])))
-
-
-def columns_of(found: Candidates) -> dict[str, np.ndarray]:
-    """The arrays of candidates, by name."""
-    return {key: getattr(found, key) for key in ("scores", "source", "target", "cosines")}
+            np.savez(path, names=np.array(names), values=values, correct=found.correct)
+        yield Set(found.name, values, found.correct)
 
 
 def trained(sets: Sequence[Set], names: tuple[str, ...]) -> Classifier:
     """Weights from some sets."""
     chosen = [list(FEATURES).index(name) for name in names]
-    return fit(names, [one.values[:, chosen] for one in sets], [one.correct for one in sets])
+    found = fit(names, [one.values[:, chosen] for one in sets], [one.correct for one in sets])
+    coefficients = tuple(CLEARER * value for value in found.coefficients)
+    return replace(found, coefficients=coefficients, intercept=CLEARER * found.intercept)
 
 
-def table(training: Sequence[Set], measured: Sequence[Set], without: Sequence[str]) -> None:
+def table(training: Sequence[Set], measured: Iterable[Mined], without: Sequence[str]) -> None:
     """Print best F1 of margin and of the classifiers, whose weights come from other languages."""
     kinds = ("vectors", "text", "words")
 
     @cache
     def weights(language: str, needs: str) -> Classifier:
         names = tuple(name for name in features_for(needs) if name not in without)  # type: ignore[arg-type]
-        return trained([one for one in training if one.language != language], names)
+        found = trained([one for one in training if language_of(one) != language], names)
+        return replace(found, screen=weights(language, "text")) if needs == "words" else found
 
     print(f"{'':16}  margin  {'  '.join(f'{kind:>7}' for kind in kinds)}  calibration  F1 at 0.5")
     rows: dict[str, list[float]] = {}
     kept: list[tuple[np.ndarray, np.ndarray]] = []
     for one in measured:
-        row = [100 * one.best(one.candidates.scores)[0].f1]
+        row = [100 * one.best(one.pairs.candidates.scores)[0].f1]
         for needs in kinds:
-            model = weights(one.language, needs)
-            chosen = [list(FEATURES).index(name) for name in model.features]
-            every = model.of(one.values[:, chosen])
+            every = one.scores(weights(language_of(one), needs))
             best, scores, correct = one.best(every)
             row.append(100 * best.f1)
         scores = calibrated(scores, every, sum(one.rows))
@@ -267,7 +280,7 @@ def main() -> None:
         Weights(ABOUT, mini.name, mini.fingerprint, mini.dim, found).write(arguments.weights)
         return
     sets = measured_sets(arguments.data, mini.languages)
-    table(training, list(with_features(sets, encoder, arguments.cache)), arguments.without)
+    table(training, mined(sets, encoder), arguments.without)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.pairs import Pairs
 from mexma_cli.classifier.sentences import MARKS
 from mexma_cli.errors import MexmaError
@@ -19,12 +20,10 @@ Measure = Callable[[Pairs], np.ndarray]
 """From N candidates to float32 [N]."""
 Needs = Literal["vectors", "text", "words"]
 
-_BEST, _SHARE = 300, 15
-"""So many of the best pairs say what is usual in two texts, or one row in so many if these are fewer."""
-_LEAST = 20
-_SURE, _SURELY = 7, 0.9
-"""Where few sentences have a translation, not all of these pairs are right: those count that have such a
-probability, as the best quarter of them says what is usual; and so many at least."""
+_LOOKED_AT, _ROUNDS = 2000, 2
+"""So many pairs at most say what is usual in translations of two texts, and so often that is estimated."""
+_FIRST, _LEAST = 50, 7
+"""At first the best of so many pairs is a translation; so many pairs are one whatever their probability."""
 _MAD = 1.4826  # the standard deviation of normally distributed values by their median absolute deviation
 
 
@@ -34,9 +33,9 @@ class Feature:
 
     Attributes:
         against: What it is compared with, so that it means the same in all languages and with all encoders.
-            best: the best pairs of the two texts, as a z-score (median and spread); rivals: the same with the
-            second neighbours of all rows; gap: 0 is the median of the second neighbours, 1 that of the best
-            pairs. "": nothing.
+            usual: the translations of the two texts, as a z-score (median and spread); rivals: the same with
+            the second neighbours of all rows; gap: 0 is the median of the second neighbours, 1 that of the
+            translations. "": nothing.
         floor: The least spread.
         shape: What is done with it afterwards.
         module: Of a user's own, the file that registers it; it sees the sentences. "": one of these here.
@@ -46,7 +45,7 @@ class Feature:
     about: str
     needs: Needs
     measure: Measure
-    against: Literal["", "best", "rivals", "gap"] = ""
+    against: Literal["", "usual", "rivals", "gap"] = ""
     floor: float = 1e-3
     shape: Callable[[np.ndarray], np.ndarray] | None = None
     module: str = ""
@@ -60,7 +59,7 @@ def feature(
     name: str,
     about: str,
     needs: Needs = "text",
-    against: Literal["", "best", "rivals", "gap"] = "",
+    against: Literal["", "usual", "rivals", "gap"] = "",
     floor: float = 1e-3,
     shape: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Callable[[Measure], Measure]:
@@ -133,10 +132,10 @@ def measured(
 
 @dataclass(frozen=True)
 class Level:
-    """Median and spread of a measure, of the best pairs of two texts and of second neighbours."""
+    """Median and spread of a measure, of the translations of two texts and of second neighbours."""
 
-    best: float
-    best_spread: float
+    usual: float
+    usual_spread: float
     rivals: float
     rivals_spread: float
 
@@ -146,45 +145,63 @@ Spread = dict[str, Level]
 
 
 def spread_of(
-    pairs: Pairs,
-    names: tuple[str, ...],
-    probability: Callable[[Pairs, Spread], np.ndarray] | None = None,
+    pairs: Pairs, names: tuple[str, ...], right: np.ndarray | Callable[[Pairs, Spread], np.ndarray]
 ) -> Spread:
-    """The levels that features are compared with in two texts.
+    """The levels that features are compared with in two texts: those of all translations, since the best of
+    many look otherwise than the best of few.
+
+    Where the translations are not known, the best pairs by margin are at first; then each pair counts as
+    much as it is probable by the levels before.
 
     Args:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.
-        probability: Tells which of the best pairs are translations; None: all of them count.
+        right: Which of them are translations, bool [N], or gives the probabilities of some, float [n].
     """
     found, (source, target) = pairs.candidates, pairs.sides
-    rows = source.lists.count, target.lists.count
-    best = np.flatnonzero(Matching("max", rows).taken(found))
-    best = best[: max(_LEAST, min(_BEST, min(rows) // _SHARE))]
+    taken = np.flatnonzero(Matching("max", (source.lists.count, target.lists.count)).taken(found))
+    taken = taken[np.linspace(0, len(taken) - 1, min(_LOOKED_AT, len(taken))).astype(np.int64)]
     second = np.flatnonzero(pairs.ranks[0] == 2)
     of_second = pairs.take(second if len(second) else np.arange(len(found)))
     compared = [FEATURES[name] for name in names if FEATURES[name].against]
+    alike = np.ones(len(of_second))
     rivals = {
-        one.name: _middle(one.measure(of_second), one.floor) for one in compared if one.against != "best"
+        one.name: _middle(one.measure(of_second), alike, one.floor)
+        for one in compared
+        if one.against != "usual"
     }
+    some = pairs.take(taken)
+    measures = {one.name: one.measure(some) for one in compared}
 
-    def usual(chosen: np.ndarray) -> Spread:
-        some = pairs.take(chosen)
-        middles = {one.name: _middle(one.measure(some), one.floor) for one in compared}
+    def levels(weights: np.ndarray) -> Spread:
+        middles = {one.name: _middle(measures[one.name], weights, one.floor) for one in compared}
         return {name: Level(*middle, *rivals.get(name, middle)) for name, middle in middles.items()}
 
-    if probability is None:
-        return usual(best)
-    chances = probability(pairs.take(best), usual(best[: max(_SURE, len(best) // 4)]))
-    least = np.sort(chances)[-_SURE:].min(initial=_SURELY)
-    return usual(best[chances >= least])
+    if isinstance(right, np.ndarray):
+        return levels(right[taken].astype(np.float64))
+    weights = (np.arange(len(taken)) < max(_LEAST, len(taken) // _FIRST)).astype(np.float64)
+    for _ in range(_ROUNDS):
+        chances = right(some, levels(weights))
+        weights = shifted(chances, shift_of([chances])).astype(np.float64)
+        weights[np.argsort(-weights, kind="stable")[:_LEAST]] = 1
+    return levels(weights)
 
 
-def _middle(values: np.ndarray, floor: float) -> tuple[float, float]:
-    if not len(values):
+def _middle(values: np.ndarray, weights: np.ndarray, floor: float) -> tuple[float, float]:
+    """The median of some values, each of which counts so much, and their spread."""
+    total = weights.sum()
+    if not total:
         return 0.0, 1.0
-    median = float(np.median(values))
-    spread = _MAD * float(np.median(abs(values - median)))
-    return median, max(spread, float(values.std()) / 2, floor)
+    median = _median(values, weights)
+    spread = _MAD * _median(abs(values - median), weights)
+    mean = (weights * values).sum() / total
+    deviation = float(np.sqrt((weights * (values - mean) ** 2).sum() / total))
+    return median, max(spread, deviation / 2, floor)
+
+
+def _median(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(sums, sums[-1] / 2)]])
 
 
 def columns(pairs: Pairs, names: tuple[str, ...], spread: Spread) -> np.ndarray:
@@ -195,12 +212,12 @@ def columns(pairs: Pairs, names: tuple[str, ...], spread: Spread) -> np.ndarray:
         values = one.measure(pairs)
         if one.against:
             level = spread[name]
-            if one.against == "best":
-                values = (values - level.best) / level.best_spread
+            if one.against == "usual":
+                values = (values - level.usual) / level.usual_spread
             elif one.against == "rivals":
                 values = (values - level.rivals) / level.rivals_spread
             else:
-                values = (values - level.rivals) / max(level.best - level.rivals, one.floor)
+                values = (values - level.rivals) / max(level.usual - level.rivals, one.floor)
         result[:, place] = one.shape(values) if one.shape else values
     return result
 
@@ -250,11 +267,11 @@ def _target_nearest(pairs: Pairs) -> np.ndarray:
     return (pairs.ranks[1] == 1).astype(np.float32)
 
 
-@feature("length", "how far the ratio of lengths is from the best pairs'", against="best", shape=_far(6))
+@feature("length", "how far the ratio of lengths is from the translations'", against="usual", shape=_far(6))
 @feature(
     "length squared",
     "the square of that",
-    against="best",
+    against="usual",
     shape=lambda z: np.minimum(z * z, 30),
 )
 def _length(pairs: Pairs) -> np.ndarray:
@@ -294,8 +311,8 @@ def _register_marks() -> None:
             own, other = (side.marks[:, place] for side in pairs.sentences)
             return own[pairs.candidates.source] - other[pairs.candidates.target]
 
-        about = f"how far the difference of {mark} marks is from that of the best pairs"
-        feature(f"{mark} marks", about, against="best", floor=0.5, shape=_far(5))(measure)
+        about = f"how far the difference of {mark} marks is from that of translations"
+        feature(f"{mark} marks", about, against="usual", floor=0.5, shape=_far(5))(measure)
 
 
 _register_marks()
@@ -305,7 +322,7 @@ _register_marks()
     "source unexplained",
     "share, by rarity, of the source's words without a counterpart in the target",
     "words",
-    "best",
+    "usual",
     0.03,
     _between(-4, 6),
 )
@@ -317,7 +334,7 @@ def _source_words(pairs: Pairs) -> np.ndarray:
     "target unexplained",
     "share, by rarity, of the target's words without a counterpart in the source",
     "words",
-    "best",
+    "usual",
     0.03,
     _between(-4, 6),
 )
@@ -327,9 +344,9 @@ def _target_words(pairs: Pairs) -> np.ndarray:
 
 @feature(
     "rarity",
-    "how far the ratio of both sides' rarity of words is from that of the best pairs",
+    "how far the ratio of both sides' rarity of words is from that of translations",
     "words",
-    "best",
+    "usual",
     0.05,
     _far(6),
 )

@@ -79,7 +79,7 @@ class Classifier:
             wanted: Those that are judged, one after the other; all if there are none.
         """
         known = self.screen.features if self.screen else ()
-        spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)), self._unscreened)
+        spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)), self._of_pairs)
         for these in wanted or (pairs,):
             for part in parts(len(these), _AT_ONCE):
                 some = these.take(part)

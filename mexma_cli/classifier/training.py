@@ -35,17 +35,19 @@ _TIMES = 3
 """Mining sets that are made of the same pairs."""
 
 
-def examples(pairs: Pairs, names: tuple[str, ...]) -> np.ndarray:
+def examples(pairs: Pairs, names: tuple[str, ...], correct: np.ndarray) -> np.ndarray:
     """The features of all candidates of two texts, float32 [N, features].
 
     Args:
         pairs: As `Classifier.scored` takes them.
+        correct: bool [N].
     """
-    return columns(pairs, names, spread_of(pairs, names))
+    return columns(pairs, names, spread_of(pairs, names, correct))
 
 
 def fit(names: tuple[str, ...], values: Sequence[np.ndarray], correct: Sequence[np.ndarray]) -> Classifier:
-    """Fit a logistic regression with an L2 penalty of 1 on standardised features, by Newton's method.
+    """Fit a logistic regression with an L2 penalty of 1 on standardised features, by Newton's method. Each
+    pair of texts has its own intercept, as probabilities are shifted to fit texts; the result has their mean.
 
     Args:
         values: float32 [N, features], of each pair of texts.
@@ -58,8 +60,9 @@ def fit(names: tuple[str, ...], values: Sequence[np.ndarray], correct: Sequence[
             "%s is the same for every pair, so it has no weight; are the languages stated?", names[place]
         )
     scales[scales < 1e-6] = 1
-    standard = np.column_stack([(every - means) / scales, np.ones(len(every))])
-    penalty = np.append(np.ones(len(names)), 1e-9)  # hardly any on the intercept
+    of_set = np.repeat(np.eye(len(values)), [len(some) for some in values], axis=0)
+    standard = np.column_stack([(every - means) / scales, of_set])
+    penalty = np.append(np.ones(len(names)), np.full(len(values), 0.01))  # hardly any on intercepts
     weights = np.zeros(len(penalty))
     for _ in range(_NEWTON_STEPS):
         chance = 1 / (1 + np.exp(-standard @ weights))
@@ -69,14 +72,15 @@ def fit(names: tuple[str, ...], values: Sequence[np.ndarray], correct: Sequence[
         weights -= step
         if abs(step).max() < 1e-6:
             break
-    mean, scale, weight = (tuple(one.tolist()) for one in (means, scales, weights[:-1]))
-    return Classifier(names, mean, scale, weight, float(weights[-1]))
+    weights, intercepts = np.split(weights, [len(names)])
+    mean, scale, weight = (tuple(one.tolist()) for one in (means, scales, weights))
+    return Classifier(names, mean, scale, weight, float(intercepts.mean()))
 
 
-def recalibrated(one: Classifier, values: Sequence[np.ndarray], correct: Sequence[np.ndarray]) -> Classifier:
-    """A classifier whose logits o become a + b o, as fits candidates (Platt scaling)."""
-    known = [logits(one.of(some))[:, None] for some in values]
-    line = fit(("logit",), known, correct)
+def recalibrated(one: Classifier, scores: Sequence[np.ndarray], correct: Sequence[np.ndarray]) -> Classifier:
+    """A classifier whose logits o become a + b o, as fits the probabilities that it gives candidates (Platt
+    scaling)."""
+    line = fit(("logit",), [logits(some)[:, None] for some in scores], correct)
     slope = max(line.coefficients[0] / line.scales[0], 0.05)
     shift = line.intercept - slope * line.means[0]
     coefficients = tuple(slope * value for value in one.coefficients)
@@ -156,7 +160,11 @@ class _Set:
         return source.lists.count, target.lists.count
 
     def features(self, names: tuple[str, ...]) -> np.ndarray:
-        return examples(self.pairs, names)
+        return examples(self.pairs, names, self.correct)
+
+    def scores(self, model: Classifier) -> np.ndarray:
+        """Probabilities of all candidates, before they fit the texts, float32 [N]."""
+        return np.concatenate([some.scores for some in model.scored(self.pairs)])
 
 
 def train(parallel: Parallel, start: Weights, k: int) -> Trained:
@@ -193,7 +201,7 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
     for needs in ("text", "words"):
         old = start.by[needs]
         if count < ENOUGH:
-            by[needs] = recalibrated(old, [one.features(old.features) for one in sets], correct)
+            by[needs] = recalibrated(old, [one.scores(replace(old, screen=None)) for one in sets], correct)
         else:
             names = features_for(needs)
             by[needs] = fit(names, [one.features(names) for one in sets], correct)
@@ -204,7 +212,7 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
     for name, model in compared.items():
         cuts, errors = [], []
         for one in others:
-            every = model.of(one.features(model.features))
+            every = one.scores(model)
             cut, taken, right = _best(one, every)
             cuts.append(cut.f1)
             errors.append(calibration_error(calibrated(taken, every, sum(one.rows)), right))

@@ -10,13 +10,13 @@ OTHERS = 5e-4, 4.5e-3, 4e-2
 
 
 def sample(share: float, rows: int = 40_000) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that are right where 22 % of the pairs are, of texts with another share; and which
+    """Probabilities that are right where 28 % of the pairs are, of texts with another share; and which
     pairs are."""
     random = np.random.default_rng(0)
     correct = random.random(rows) < share
     value = random.standard_normal(rows) + np.where(correct, 1.5, -1.5)
     return 1 / (
-        1 + np.exp(-(3 * value - np.log(0.78 / 0.22)))
+        1 + np.exp(-(3 * value - np.log(0.72 / 0.28)))
     ), correct  # Bayes: log odds of the density and the share
 
 

@@ -90,7 +90,7 @@ def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest
     assert bundled().by["words"].screen == bundled().by["text"]
 
 
-def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:
+def test_features_are_compared_with_the_translations_of_the_texts() -> None:
     """A language that is twice as long, and has two commas for each, is no less probable."""
     near, *texts = two_texts()
     longer = [f"{text} {text}, ja," for text in texts[0]]
@@ -98,8 +98,8 @@ def test_features_are_compared_with_the_best_pairs_of_the_texts() -> None:
     for sources in (texts[0], longer):
         pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(sources, texts[1])))  # type: ignore[arg-type]
         names = ("length", "comma marks")
-        found = columns(pairs, names, spread_of(pairs, names))
-        values.append(found[pairs.candidates.source == pairs.candidates.target])
+        right = pairs.candidates.source == pairs.candidates.target
+        values.append(columns(pairs, names, spread_of(pairs, names, right))[right])
     assert np.median(values[0]) == pytest.approx(np.median(values[1]), abs=0.7) and np.median(values[1]) < 1.5
 
 
@@ -154,14 +154,19 @@ def test_a_name_is_registered_once() -> None:
     assert "length" in FEATURES
 
 
-def test_where_few_sentences_have_a_translation_wrong_pairs_do_not_say_what_is_usual() -> None:
+@pytest.mark.parametrize("share", [0.03, 0.5])
+def test_what_is_usual_in_translations_does_not_depend_on_their_share(share: float) -> None:
     random = np.random.default_rng(0)
+    count = int(400 * share)
     own, other = (random.standard_normal((400, 16)).astype(np.float32) for _ in "ab")
-    other[:10] = own[:10] + 0.3 * random.standard_normal((10, 16)).astype(np.float32)
+    other[:count] = own[:count] + 0.3 * random.standard_normal((count, 16)).astype(np.float32)
     texts = [[f"Z {'x' * int(n)}" for n in random.integers(10, 90, 400)] for _ in "ab"]
-    texts[1][:10] = texts[0][:10]
+    texts[1][:count] = texts[0][:count]
     near = knn(own, other, 4)
     pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
-    judge = bundled().by["text"]
-    of_all, of_sure = (spread_of(pairs, judge.features, sure)["length"] for sure in (None, judge._unscreened))
-    assert of_sure.best_spread < 0.1 < 0.3 < of_all.best_spread
+    judge, right = bundled().by["text"], pairs.candidates.source == pairs.candidates.target
+    right &= pairs.candidates.source < count
+    known, found = (spread_of(pairs, judge.features, how) for how in (right, judge._of_pairs))
+    assert found["length"].usual_spread < 0.1
+    assert found["margin"].usual == pytest.approx(known["margin"].usual, abs=0.1)
+    assert known["margin"].usual > known["margin"].rivals + 0.3
