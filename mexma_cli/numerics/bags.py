@@ -8,7 +8,7 @@ from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.threads import in_slices
 
 _BAGS = 1 << 8  # whose sums are made together: they stay in the processor's cache
-LOOPS_FROM = 1 << 26
+LOOPS_FROM = 1 << 27
 """Numbers that a process adds before it pays to load compiled loops."""
 _added = 0
 
