@@ -20,7 +20,7 @@ from classifier import K, ntrex_sets
 from mexma_cli import SentenceEncoder
 from mexma_cli.classifier.model import Classifier, bundled
 from mexma_cli.classifier.pairs import Pairs, known_of
-from mexma_cli.classifier.training import Parallel, best_one_to_one, examples, train
+from mexma_cli.classifier.training import Parallel, best_one_to_one, train
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.text.lines import read_lines
@@ -55,7 +55,9 @@ def main() -> None:
     correct, size = np.array([pair in gold for pair in rows]), (len(sides[0]), len(sides[1]))
 
     def f1(judge: Classifier | None) -> float:
-        scores = judge.of(examples(found, judge.features)) if judge else found.candidates.scores
+        scores = found.candidates.scores
+        if judge:
+            scores = np.concatenate([some.scores for some in judge.scored(found)])
         return 100 * best_one_to_one(found.candidates, scores, correct, size, len(gold))[0].f1
 
     row = [f1(None), f1(bundled().by["text"]), f1(trained.by["words"])]
