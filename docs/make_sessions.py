@@ -61,7 +61,8 @@ def main(path: Path) -> None:
         shutil.copytree(ROOT / "examples", Path(folder) / "examples")
 
         def refill(match: re.Match[str]) -> str:
-            return f"```console\n{run(match[1], Path(folder))}```"
+            printed = run(match[1], Path(folder)).replace(f"{folder}/", "")  # as a reader would name it
+            return f"```console\n{printed}```"
 
         path.write_text(SESSION.sub(refill, text), encoding="utf-8")
 
