@@ -224,3 +224,10 @@ def test_dependencies_are_the_ones_imported() -> None:
     assert not undeclared
     # faiss-cpu: what benchmarks/ measures against, and where approximate search will come from.
     assert core - {"faiss-cpu"} <= set(imported), "declared, and used by nothing"
+
+
+def test_no_pattern_has_a_possessive_group() -> None:
+    """Python before 3.11.5 (Debian 12 has 3.11.2) matches `(...)*+` and `(?>...)` wrongly (gh-106052)."""
+    possessive = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+|\(\?>")
+    assert possessive.search("(?:a|b)*+")
+    assert not [path for path in modules() if possessive.search(path.read_text(encoding="utf-8"))]

@@ -37,7 +37,7 @@ from mexma_cli.text.lines import LINE_LIMIT, is_blank
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
-_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
+_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*)"(?!")')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
 _DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
 """The line with which Excel says how the fields of CSV are delimited."""

@@ -25,7 +25,10 @@ def add(rows: np.ndarray, places: np.ndarray, starts: np.ndarray, found: np.ndar
 
 @compiled
 def add_coded(
-    coded: tuple[np.ndarray, np.ndarray], places: np.ndarray, starts: np.ndarray, found: np.ndarray
+    coded: tuple[np.ndarray, np.ndarray],
+    places: tuple[np.ndarray, np.ndarray],
+    starts: np.ndarray,
+    found: np.ndarray,
 ) -> None:
     """`add` of rows that are quantised: their codes and the codebook.
 

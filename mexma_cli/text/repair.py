@@ -77,8 +77,10 @@ _FLAGS = (
     "allowfullscreen|async|autofocus|autoplay|checked|compact|controls|defer|disabled|hidden|inert|ismap|itemscope|"
     "loop|multiple|muted|noresize|noshade|novalidate|nowrap|open|playsinline|readonly|required|reversed|selected"
 )
-_VALUE = r"""(?:"[^"<]*+"|"[^"]{0,300}"|'[^'<]*+'|'[^']{0,300}'|[^\s"'<>]++)"""
-_ATTRIBUTES = rf"(?:(?:\s++|(?<=[\"']))(?:[a-z@:_][\w:.@-]*+\s*+=\s*+{_VALUE}|(?:{_FLAGS})(?=[\s/>])))*+"
+_QUOTED = r"{0}(?:[^{0}<]*+{0}|(?=[^{0}]{{0,300}}{0})[^{0}<]*+<[^{0}]*+{0})"
+_VALUE = rf"""(?:{_QUOTED.format('"')}|{_QUOTED.format("'")}|[^\s"'<>]++)"""
+# An attribute matches in one way alone. No possessive group: Python before 3.11.5 has bugs in them.
+_ATTRIBUTES = rf"(?:(?:\s++|(?<=[\"']))(?:[a-z@:_][\w:.@-]*+\s*+=\s*+{_VALUE}|(?:{_FLAGS})(?=[\s/>])))*"
 _HTML = re.compile(
     rf"""<(?:
     (?P<blank>br(?:\s[^<>]*)?/?>(?:\s*<br(?:\s[^<>]*)?/?>)+)

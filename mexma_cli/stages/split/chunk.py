@@ -268,7 +268,7 @@ def _spaced(part: str) -> str:
     return part.replace("\u00a0", " ") if part.count("\u00a0") > part.count(" ") else part
 
 
-_TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
+_TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*""")
 _AS_IT_STANDS = re.compile(r"(</?(?:pre|textarea|listing|xmp)\b)", re.IGNORECASE)
 _MOST_ATTRIBUTES = 1000
 """Most attributes of a tag: libxml2 compares each with all others."""
