@@ -1,5 +1,5 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
-# make test    set up .venv, lint, type check, tests                  (five to seven minutes on 2 quiet cores)
+# make test    set up .venv, lint, type check, tests                  (four to seven minutes on 2 quiet cores, by processor)
 # make docs    write docs/cli.md, docs/recipes.md, docs/api.md, the pictures, the table of evaluations, and what sessions print
 # make site    build the documentation as a site that needs no network: build/site/index.html
 # make release-check   build wheel and sdist, and try the wheel on every Python that is here  (minutes each)
