@@ -208,8 +208,9 @@ def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
         height = max(1, _AT_ONCE // (most**2 * int(high[top] - start + 1)))
         rows = slice(top, min(top + height, len(low)))
         columns = slice(start, int(high[rows.stop - 1]) + 1)
-        if taken != (taken := slice(max(start - most, 0), columns.stop - 1)):
-            sums = y.sums[taken].astype(np.float64)
+        needed = slice(max(start - most, 0), columns.stop - 1)
+        if needed != taken:
+            taken, sums = needed, y.sums[needed].astype(np.float64)
         by_step = _by_step(x, y, rows, columns, sums)
         count, _, width = by_step.shape
         before = known[-most:, start - corner :][:, : most + width]

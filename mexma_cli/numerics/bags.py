@@ -22,8 +22,8 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
         counts: int64 [bags], how many each has.
     """
     work = places.size * rows.shape[1]
-    typed = isinstance(rows, QuantisedRows) or rows.dtype != np.float16
-    if typed and _loops_pay(work):
+    is_half = isinstance(rows, np.ndarray) and rows.dtype == np.float16  # which Numba does not know
+    if not is_half and _loops_pay(work):
         return _looped(rows, places, counts, work)
     if isinstance(rows, QuantisedRows):
         used, places = np.unique(places, return_inverse=True)
