@@ -210,10 +210,13 @@ def _name_variable(error: click.BadParameter) -> None:
 
 
 def _say_what_to_do(error: click.UsageError) -> None:
-    """Let Click's own messages name what was meant: the likest options, and how an output is named."""
+    """Let Click's own messages name what was meant: the likest options, recipe keys, and how an output is
+    named."""
     options = [name for option in error.ctx.command.params for name in option.opts] if error.ctx else []
     if isinstance(error, click.NoSuchOption):
         error.possibilities = nearest(error.option_name, options, 3)  # pyrefly: ignore[read-only]
+        if "--set" in options:
+            error.message += " Keys of the recipe are changed with --set KEY=VALUE."  # pyrefly: ignore[read-only]
     elif error.message.startswith("Got unexpected extra argument") and "--output" in options:
         error.message += ". An output is named with -o."  # pyrefly: ignore[read-only]
 

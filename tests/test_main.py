@@ -302,6 +302,7 @@ def test_recipes_are_listed_and_printed() -> None:
     [
         ("mien", "No such command 'mien'. Did you mean mine? Commands: run, demo, "),
         ("mine --margn x", "No such option '--margn'. Did you mean '--margin'?"),
+        ("run a.yaml --threshold 2", "Keys of the recipe are changed with --set KEY=VALUE."),
         ("embed a.txt a.emb", "Got unexpected extra argument (a.emb). An output is named with -o."),
         ("zzzzz", "run, demo, split, langid, embed, merge, project"),
         ("-q -v info x", "-q and -v"),

@@ -21,6 +21,7 @@ from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
 from mexma_cli.store.writer import EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
+from mexma_cli.text.kinds import suffix_of
 from mexma_cli.text.lines import FileScan, is_blank, read_again, scan, tell_if_broken
 from mexma_cli.text.normalise import cleaner
 
@@ -80,11 +81,14 @@ def embed_file(
         return done
     if part is None or part.number == 1:  # once for a text, not once for each process
         note_language(encoder, options.language)
-        if text.tabs >= text.lines:
+        tabs = text.tabs >= text.lines
+        if tabs or suffix_of(Path(text.label)) == ".csv":
             log.warning(
-                "%s has tabs as files of sentence pairs do, and all columns are embedded as one "
-                "sentence: `cut -f 2` takes one of them; `mexma score` and `filter` read pairs",
+                "%s %s, and all columns are embedded as one sentence%s; `mexma score` and "
+                "`filter` read pairs",
                 text.label,
+                "has tabs as files of sentence pairs do" if tabs else "is CSV by its name",
+                ": `cut -f 2` takes one of them" if tabs else "",
             )
         tell_if_broken(text.label, text.lower)
     encoder.set_language(options.language)

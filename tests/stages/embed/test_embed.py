@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import shutil
 import tempfile
@@ -75,13 +76,26 @@ def test_a_file_whose_name_is_not_utf8(encoder: SentenceEncoder, corpus: Path, t
     assert store.manifest.source.path == str(latin1)
 
 
-@pytest.mark.parametrize(("text", "warned"), [("un\tone\ndeux\ttwo\n", True), ("un\tone\ndeux\n", False)])
+@pytest.mark.parametrize(
+    ("name", "text", "warning"),
+    [
+        ("pairs.tsv", "un\tone\ndeux\ttwo\n", "pairs.tsv has tabs as files of sentence pairs do"),
+        ("pairs.tsv", "un\tone\ndeux\n", None),
+        ("pairs.csv.gz", "un,one\ndeux,two\n", "pairs.csv.gz is CSV by its name"),
+    ],
+)
 def test_a_file_of_pairs_is_no_text(
-    text: str, warned: bool, encoder: SentenceEncoder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str,
+    text: str,
+    warning: str | None,
+    encoder: SentenceEncoder,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (tmp_path / "pairs.tsv").write_text(text)
-    embed_file(encoder, tmp_path / "pairs.tsv", tmp_path / "a.emb")
-    assert ("pairs.tsv has tabs as files of sentence pairs do" in caplog.text) == warned
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    embed_file(encoder, path, tmp_path / "a.emb")
+    assert warning in caplog.text if warning else "sentence pairs" not in caplog.text
 
 
 def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
