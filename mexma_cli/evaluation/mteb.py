@@ -19,6 +19,7 @@ from mteb.models.abs_encoder import AbsEncoder
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation import mteb_clft
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.mteb_tasks import Choice, Task
 from mexma_cli.reporting.result import Result
@@ -65,7 +66,10 @@ def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:
     tasks = []
     for task in wanted:
         try:
-            found = mteb.get_task(task.name, hf_subsets=[task.subset] if task.subset else None)
+            if task.name.startswith(mteb_clft.PREFIX):
+                found = mteb_clft.task_of(task.name)
+            else:
+                found = mteb.get_task(task.name, hf_subsets=[task.subset] if task.subset else None)
         except KeyError as error:
             reason = str(error.args[0]).removeprefix("KeyError: ")
             raise MexmaError(f"--tasks: mteb {mteb.__version__}: {reason}") from None

@@ -1,4 +1,4 @@
-"""The tasks of the MEXMA paper's Tables 2 to 4 and 16 to 30, and of CLFT's, by the mteb package's names.
+"""The tasks of the MEXMA paper's Tables 2 to 4 and 16 to 30, by the mteb package's names, and CLFT's table.
 
 Names are pinned without `.v2`: those are other data. A subset is a language of a multilingual task.
 """
@@ -78,12 +78,17 @@ GROUPS: dict[int, dict[str, int]] = {
     4: {"eng": 27, "zh": 28, "fr": 29, "pl": 30},
 }
 """Tables of means: their columns, and the table that each is the mean of. Table 2 has SentEval besides."""
+CLFT_LANGUAGES = ("es", "de", "fr", "tr", "sw")
 CLFT = {
-    code: _tasks(f"MassiveIntentClassification:{code} MassiveScenarioClassification:{code}")
-    for code in ("es", "de", "fr", "tr", "sw")
+    "classification": "MassiveIntentClassification:{0} MassiveScenarioClassification:{0}",
+    "summarization": "CLFT-SummEval-{0}",
+    "clustering": "CLFT-RedditClustering-{0} CLFT-TwentyNewsgroupsClustering-{0}",
+    "retrieval": "CLFT-SciFact-{0}",
+    "sts": "CLFT-STS22-{0}",
+    "reranking": "CLFT-MindSmallReranking-{0}",
+    "pair classification": "CLFT-TwitterURLCorpus-{0}",
 }
-"""The classification of CLFT's table, by language. Its other columns are of translated data that mteb lacks,
-but for STS22, where the table has Pearson's correlation (by the authors' result files for Spanish)."""
+"""CLFT's table (Campbell and Hathaway 2023), by column: tasks of mteb, and of mteb_clft.py."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +126,29 @@ def choose(wanted: Sequence[str]) -> Choice:
 def _columns(word: str) -> dict[str, tuple[Task, ...]]:
     """The columns of means of a table, and the tasks of each; {}: `word` is a task's name."""
     word = word.lower()
-    if word == "clft":
-        return CLFT
+    languages = {"clft": CLFT_LANGUAGES} | {f"clft-{code}": (code,) for code in CLFT_LANGUAGES}
+    if word in languages:
+        return _clft(languages[word])
     if not word.startswith("table"):
         return {}
     number = int(word[5:]) if word[5:].isdigit() else 0
     if number == 17:
         raise MexmaError("Table 17 is SentEval, which is not in mteb", "mexma eval senteval")
     if number not in TABLES and number not in GROUPS:
-        known = ", ".join(("clft", *(f"table{n}" for n in (*GROUPS, *TABLES))))
+        known = ", ".join((*languages, *(f"table{n}" for n in (*GROUPS, *TABLES))))
         raise MexmaError(f"--tasks {word}: no such list of tasks", f"there are {known}")
     return {column: TABLES[table] for column, table in GROUPS.get(number, {"score": number}).items()}
+
+
+def _clft(languages: Sequence[str]) -> dict[str, tuple[Task, ...]]:
+    """The columns of CLFT's table for some of its languages. STS22 has no Swahili, where the table has 0."""
+    return {
+        column: tuple(
+            task
+            for code in languages
+            if (column, code) != ("sts", "sw")
+            for task in _tasks(names.format(code))
+        )
+        for column, names in CLFT.items()
+        if column != "sts" or tuple(languages) != ("sw",)
+    }

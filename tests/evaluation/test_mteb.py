@@ -12,7 +12,7 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.mteb_tasks import CLFT, GROUPS, TABLES, Task, choose
+from mexma_cli.evaluation.mteb_tasks import CLFT_LANGUAGES, GROUPS, TABLES, Task, choose
 from mexma_cli.evaluation.sts import score_pairs
 from mexma_cli.reporting.tables import published_rows
 from tests.command import fails, ok, run
@@ -27,19 +27,26 @@ def test_lists_of_tasks_by_the_tables_number() -> None:
     assert list(table4.means) == ["eng", "zh", "fr", "pl"]
     assert len(table4.tasks) == 11 + 7 + 3 + 4
     assert set(TABLES) == {16, *range(18, 31)} and set(GROUPS) == {2, 3, 4}
-    clft = choose(["clft"])
-    assert (clft.benchmark, list(clft.means), len(clft.tasks)) == (
-        "mteb-clft",
-        ["es", "de", "fr", "tr", "sw"],
-        10,
-    )
-    assert {row.encoder: row.scores["score"] for row in published_rows("mteb-clft")} == {
-        row.encoder: pytest.approx(fmean(row.scores[code] for code in clft.means), abs=0.06)
-        for row in published_rows("mteb-clft")
-    }
     both = choose(["table27", "STS12", "STS22:fr"])
     assert both.benchmark is None
     assert both.tasks[-1] == Task("STS22", "fr") and len(both.tasks) == 12  # STS12 once
+
+
+def test_clfts_table_by_language_and_of_all() -> None:
+    every = choose(["clft"])
+    assert (every.benchmark, len(every.tasks), len(every.means)) == ("mteb-clft", 44, 7)
+    for code in CLFT_LANGUAGES:
+        one = choose([f"clft-{code}"])
+        assert one.benchmark == f"mteb-clft-{code}" and set(one.tasks) < set(every.tasks)
+        published = published_rows(one.benchmark)
+        assert [row.encoder for row in published] == ["e5-base-v2", "multilingual-e5-base", "CLFT"]
+        for row in published:  # the post's mean of Swahili is with 0 for the set that there is not
+            assert row.scores.keys() - {"score"} == one.means.keys()
+            mean = fmean(row.scores[column] for column in one.means)
+            assert row.scores.get("score", mean) == pytest.approx(mean, abs=0.1)
+    assert "sts" not in choose(["clft-sw"]).means
+    with pytest.raises(MexmaError, match="no such list of tasks"):
+        choose(["table5"])
 
 
 @pytest.mark.parametrize("word", ["table17", "table5", "table", "tables4"])
@@ -130,10 +137,63 @@ def test_names_of_the_tables_are_mtebs() -> None:
     pytest.importorskip("mteb", reason="needs the extra mteb")
     from mexma_cli.evaluation.mteb import get_tasks
 
-    for tasks in (*TABLES.values(), *CLFT.values()):
+    for tasks in (*TABLES.values(), choose(["clft"]).tasks):
         for task, found in zip(tasks, get_tasks(tasks), strict=True):
             assert found.metadata.name == task.name
             assert all(split.startswith("test") for split in found.eval_splits) or len(found.eval_splits) == 1
+
+
+@pytest.mark.slow
+def test_clfts_own_tasks_on_data_in_the_form_that_they_have(
+    tiny_encoder: Path, sentences: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every right answer is the same text as its question, so that any encoder has all of them right."""
+    pytest.importorskip("mteb", reason="needs the extra mteb")
+    from datasets import Dataset
+
+    from mexma_cli.evaluation import mteb_clft
+
+    eng, fra = sentences["eng"][:4], sentences["fra"][:4]
+    twice = {"sentences": [[*eng[:2] * 3]], "labels": [[0, 1] * 3]}
+    summaries = {"text": ["a"], "human_summaries": [eng[:1]], "machine_summaries": [[eng[0], fra[0]]]}
+    data = {
+        "sproos/summeval-{0}": summaries | {"relevance": [[5.0, 0.0]]},
+        "willhath/{1}-reddit-clustering": twice,
+        "willhath/{1}-twentynewsgroups-clustering": twice,
+        "sproos/twitter-pairclass-{0}": {
+            "sent1": [eng * 2],
+            "sent2": [[*eng, *fra]],
+            "labels": [[1] * 4 + [0] * 4],
+        },
+        "sproos/mindsmall-{0}": {"query": eng, "positive": [[one] for one in eng], "negative": [fra] * 4},
+    }
+    known = {}
+    for name, (score, path) in mteb_clft.TASKS.items():
+        if path in data:
+            split = "train" if name in mteb_clft.IN_TRAIN else "test"
+            folder = tmp_path / name
+            folder.mkdir()
+            Dataset.from_dict(data[path]).to_json(folder / f"{split}.jsonl")
+            known[name] = (score, str(folder))
+        elif name == "SciFact":
+            known[name] = (score, path)
+    toolkit = tmp_path / "mmteb-toolkit" / "scifact_es"
+    (toolkit / "qrels").mkdir(parents=True)
+    rows = [{"_id": str(n), "title": "", "text": text} for n, text in enumerate(eng)]
+    for name in ("corpus", "queries"):
+        (toolkit / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (toolkit / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n0\t0\t1\n2\t2\t1\n")
+    monkeypatch.setattr(mteb_clft, "TASKS", known)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    tasks = ",".join(f"CLFT-{name}-es" for name in known)
+    options = ("--model", tiny_encoder, "--dtype", "fp32", "--json", "--cache", "none")
+    found = json.loads(ok(run("eval", "mteb", "--tasks", tasks, *options)).stdout)
+    assert {row["task"]: (row["measure"], row["score"]) for row in found["rows"]} == {
+        f"CLFT-{name}-es": (score, pytest.approx(100, abs=0.01)) for name, (score, _) in known.items()
+    }
+    monkeypatch.chdir(tmp_path / "cache")
+    fails(run("eval", "mteb", "--tasks", "CLFT-SciFact-es", *options), 1, "clone github.com/mtybadger")
 
 
 def test_unknown_tasks_and_subsets() -> None:
@@ -142,6 +202,8 @@ def test_unknown_tasks_and_subsets() -> None:
 
     with pytest.raises(MexmaError, match="'STS1' not found"):
         get_tasks([Task("STS1")])
+    with pytest.raises(MexmaError, match="'CLFT-SummEval-it' not found"):
+        get_tasks([Task("CLFT-SummEval-it")])
     with pytest.raises(MexmaError, match=r"STS22 of mteb .* has no subset 'xx'"):
         get_tasks([Task("STS22", "xx")])
 

@@ -22,8 +22,9 @@ def command(session: Session, tasks: str) -> Result:
 
     --tasks takes the MEXMA paper's tables: table2 (classification), table3 (pair classification, average
     precision) and table4 (STS), with means by language, or table16 and table18 to table30. table17 is `mexma
-    eval senteval`, whose column table2 lacks here. clft is the classification of CLFT's table, whose other
-    data mteb lacks. NAME:SUBSET is one language of a task. Scores are of the test split.
+    eval senteval`, whose column table2 lacks here. clft-es, -de, -fr, -tr and -sw are the rows of CLFT's
+    table, clft their mean; SciFact's data are those of a clone of github.com/mtybadger/mmteb-toolkit in the
+    current folder. NAME:SUBSET is one language of a task. Scores are of the test split, if there is one.
 
     mteb downloads its data from huggingface.co. A task without data is named and left out, and so is its
     mean. Results are kept in --cache, so the same command continues a stopped run. Prompts of tasks are not
