@@ -436,7 +436,7 @@ class Sealed(BaseModel):
     """Checksum of the other fields; empty in a manifest that an earlier version wrote."""
 
     def sealed(self, **changed: Any) -> Self:
-        """The same, or with other values, and with its checksum."""
+        """A copy with its checksum, and with other values where they are given."""
         new = self.model_copy(update=changed)
         return new.model_copy(update={self.SEAL: _seal(new.model_dump(mode="json"), self.SEAL)})
 

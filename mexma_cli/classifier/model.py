@@ -42,7 +42,7 @@ def features_for(needs: Needs) -> tuple[str, ...]:
 
 
 _NUMBERS = "mean", "scale", "coefficient"
-"""Of a feature, in a file of weights."""
+"""The fields of a feature in a file of weights."""
 
 
 @dataclass(frozen=True)

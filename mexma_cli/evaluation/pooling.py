@@ -26,7 +26,7 @@ TARGET = "eng_Latn"
 KINDS = ("CLS", "uniform")
 CLASSIFICATION = "classification"
 KFOLD = 10
-"""As SentEval's published setting."""
+"""SentEval's published setting."""
 
 Numbers = dict[str, list[float | None]]
 """By measure: the numbers of its languages or sets; None for a set without one (see `pooling_result`)."""

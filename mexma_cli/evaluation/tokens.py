@@ -42,7 +42,7 @@ SEED = 0
 DRAWN, NEAREST_DRAWN = 6, 3
 """Queries of a picture, and their neighbours in it: three as in Figures 5 and 6."""
 LETTERS = 48
-"""Of a sentence in a picture, on either side of the token."""
+"""Characters of a sentence in a picture, on either side of the token."""
 
 
 @dataclass(frozen=True)

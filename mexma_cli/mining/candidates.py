@@ -44,7 +44,7 @@ class Candidates:
         return replace(self, source=rows[0][self.source], target=rows[1][self.target])
 
     def cut(self, retrieval: str, threshold: float | None) -> Candidates:
-        """Those, sorted best first, that the threshold keeps, see `match`."""
+        """The candidates that the threshold keeps, best first, see `match`."""
         if threshold is None and retrieval != "max":
             return self
         above = self.count_above(threshold or 0.0)

@@ -6,6 +6,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import default_device
+from mexma_cli.numerics.torch_private import computes_bf16, computes_fp16
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -41,13 +42,8 @@ def multiplies(precision: torch.dtype, device: torch.device) -> bool:
     if device.type != "cpu":
         return precision == torch.float16 or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == torch.bfloat16:
-        return computes_bf16_fast()
-    return torch.ops.mkldnn._is_mkldnn_fp16_supported()
-
-
-def computes_bf16_fast() -> bool:
-    """Whether this processor has instructions that multiply bfloat16 numbers."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return computes_bf16()
+    return computes_fp16()
 
 
 def pick_device(wanted: str) -> torch.device:

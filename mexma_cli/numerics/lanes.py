@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 from numba import config, types
 from numba.core import cgutils, codegen
 from numba.extending import intrinsic
 
 from mexma_cli.numerics.compiling import apart, called
+from mexma_cli.numerics.torch_private import begin_amx
 
 LANES = 32
 """Rows and columns for which arrays have room are a multiple of this."""
@@ -37,7 +37,7 @@ _TILES = (
 def pairs() -> type[np.generic] | None:
     """The type that stands for pairs of bfloat16 numbers in `multiply`: int32 lets AMX multiply them, uint32
     AVX-512 BF16; None if the processor has neither."""
-    if "+amx-bf16" in _FEATURES and torch.cpu._init_amx():  # asks Linux for the tiles
+    if "+amx-bf16" in _FEATURES and begin_amx():
         return np.int32
     return np.uint32 if "+avx512bf16" in _FEATURES else None
 

@@ -61,7 +61,7 @@ class EncoderChoice(Section):
     prompt: Annotated[str | None, Option(_ENCODER, "NAME|TEXT", unset=_OWN)] = None
     """Text before every sentence ('query: ' for multilingual-e5), or the name of a prompt of the encoder."""
     task: Annotated[str | None, Option(_ENCODER, "TEXT", unset="none")] = None
-    """What stands for {task} in the prompt of an instruct encoder; or the name of an encoder's adapter."""
+    """The text for {task} in the prompt of an instruct encoder; or the name of an encoder's adapter."""
     dim: Annotated[int | None, Option(_ENCODER, "N", unset="all")] = Field(default=None, ge=1)
     """Keep the first N numbers of a vector, for encoders that are trained for it (Matryoshka)."""
     trust_remote_code: Annotated[bool, Option(_ENCODER)] = False

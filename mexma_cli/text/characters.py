@@ -52,7 +52,7 @@ KATAKANA = f"[{_KATAKANA}]+"
 SPACED = rf"\W_{_CHARACTERS}{_SYLLABLES}"
 """For a class of a regular expression that begins with ^: what is in no word between spaces."""
 SPACED_ALPHABET = rf"{SPACED}\d{_KATAKANA}"
-"""The same, with digits and Katakana."""
+"""`SPACED` with digits and Katakana."""
 _WRITTEN = rf"[{_CHARACTERS}{_SYLLABLES}\u3001-\u301b\u30a0-\u30ff\uff01-\uff60]"
 _WRAPPED = rf"(?<={_WRITTEN})[^\S\n]*\n\s*(?={_WRITTEN})"  # slow to compile
 _FIRST = re.compile(rf"[{_CHARACTERS}{_SYLLABLES}]")

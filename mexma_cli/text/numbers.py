@@ -146,7 +146,7 @@ def _in_parts(numbers: Sequence[_Number], dates: int) -> Counter[str]:
 
 
 def _matches(sentence: str) -> Iterator[re.Match[str]]:
-    """As `_NUMBER.finditer`, which would try each character: a number begins at the first digit."""
+    """The matches of `_NUMBER`, tried at first digits alone: `finditer` tries each character."""
     place = 0
     while digit := _RUN.search(sentence, place):
         found = _NUMBER.match(sentence, digit.start())

@@ -216,7 +216,7 @@ def _in_own_script(texts: Characters) -> np.ndarray:
 
 @cache
 def _own_bits() -> tuple[np.ndarray, np.ndarray]:
-    """As `_bits`, for `_OWN`: first and second bytes, uint8 [0x110000] each."""
+    """Bits of the first and second bytes of `_OWN`, as `_bits` has them: uint8 [0x110000] each."""
     first, second = np.zeros((2, 0x110000), dtype=np.uint8)
     for number, (encoding, begin) in enumerate(_OWN.items()):
         for table, codes in ((first, begin), (second, bytes(range(0x80, 0xC0)))):

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -31,6 +30,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.devices import pick_device
+from mexma_cli.numerics.torch_private import set_timeout
 from mexma_cli.objectives.base import Objective
 from mexma_cli.training.optimisers import check_state
 
@@ -68,7 +68,7 @@ def meet(backend: str = "gloo") -> dist.Store:
 
 def wait_long(group: dist.ProcessGroup | None = None) -> None:
     """Let a group whose processes have met (None: torch's default group) wait `PATIENCE` for one another."""
-    distributed_c10d._set_pg_timeout(PATIENCE, group)
+    set_timeout(group, PATIENCE)
 
 
 class Processes:

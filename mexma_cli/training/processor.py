@@ -23,12 +23,12 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions as Output
 
 from mexma_cli.encoder.model.attention import bucketed
-from mexma_cli.encoder.model.engine import has_onednn
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.numerics import kernels
 from mexma_cli.numerics.compiling import summing
 from mexma_cli.numerics.kernels import add_dropped, draw, plain, read, write
 from mexma_cli.numerics.threads import in_slices
+from mexma_cli.numerics.torch_private import has_onednn, onednn_linear
 
 _ENCODERS = {family.model.replace("Model", "Encoder") for family in FAMILIES.values() if family.is_bert}
 
@@ -101,8 +101,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         if has_onednn(x.dtype):
-            product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-            return product
+            return onednn_linear(x, weight, bias)
         return nn.functional.linear(x, weight, bias)
 
     @staticmethod

@@ -25,6 +25,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import write_json_atomic
 from mexma_cli.numerics.devices import pick_precision
 from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.numerics.torch_private import move_all, multiply_all
 from mexma_cli.objectives.base import Objective
 from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.training import checkpoint, distributed
@@ -231,7 +232,7 @@ class Trainer:
                 gradients.append(parameter.grad)
         norm = torch.nn.utils.get_total_norm(gradients)
         if self.settings.clip and gradients:
-            torch._foreach_mul_(gradients, (self.settings.clip / (norm + 1e-6)).clamp(max=1))
+            multiply_all(gradients, (self.settings.clip / (norm + 1e-6)).clamp(max=1))
         return float(distributed.whole(norm))
 
     def _leaves_out(self) -> bool:
@@ -246,7 +247,7 @@ class Trainer:
         if self.average:
             decay = min(self.settings.average, (1 + self.step) / (10 + self.step))
             means = list(self.average.values())
-            torch._foreach_lerp_(means, [p.detach() for _, p in self._trained()], 1 - decay)
+            move_all(means, [p.detach() for _, p in self._trained()], 1 - decay)
 
     def _not_a_number(self, loss: float, norm: float, own: torch.Tensor) -> None:
         """Keep the state before this step and the names of the pairs that did it, and stop."""

@@ -67,7 +67,7 @@ def test_it_advises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setattr("mexma_cli.numerics.threads.cores", lambda: 1 << 20)
     monkeypatch.setattr("mexma_cli.numerics.compiling.kept_in", lambda: None)
-    monkeypatch.setattr("mexma_cli.numerics.devices.computes_bf16_fast", lambda: False)
+    monkeypatch.setattr("mexma_cli.numerics.torch_private.computes_bf16", lambda: False)
     monkeypatch.setattr(limits, "available_memory", lambda: 10**9)
     advice = findings().advice
     for told in ("OMP_NUM_THREADS", "bfloat16", "--memory", "NUMBA_CACHE_DIR", "HF_HUB_OFFLINE"):

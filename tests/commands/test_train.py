@@ -70,7 +70,7 @@ def test_a_step_that_takes_more_pairs_than_there_are(recipe: Path) -> None:
 def test_auto_is_bf16_only_where_it_is_fast(
     fast: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "computes_bf16_fast", lambda: fast)
+    monkeypatch.setattr(devices, "computes_bf16", lambda: fast)
     result = ok(run("train", recipe, "--set", "trainer.precision=auto"))
     assert f"3 steps on cpu in {'bfloat16' if fast else 'float32'}" in result.stderr
     assert "emulates" not in result.stderr
@@ -80,7 +80,7 @@ def test_auto_is_bf16_only_where_it_is_fast(
 def test_a_precision_that_is_emulated_is_warned_of(
     fast: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "computes_bf16_fast", lambda: fast)
+    monkeypatch.setattr(devices, "computes_bf16", lambda: fast)
     result = ok(run("train", recipe, "--set", "trainer.precision=bf16"))
     assert "3 steps on cpu in bfloat16" in result.stderr
     warned = "this processor has no instructions for trainer.precision=bf16 and emulates it"

@@ -21,7 +21,7 @@ from mexma_cli.numerics.devices import multiplies, pick_precision
 def test_auto_emulates_nothing(
     device: str, native: bool, picked: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "computes_bf16_fast", lambda: native)
+    monkeypatch.setattr(devices, "computes_bf16", lambda: native)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
     where = torch.device(device)
     assert pick_precision("auto", where) == picked

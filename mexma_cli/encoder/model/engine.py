@@ -22,6 +22,7 @@ from mexma_cli.encoder.model.forward_attention import attend
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
 from mexma_cli.encoder.model.transformer import Transformer
 from mexma_cli.numerics.kernels import add_norm, plain
+from mexma_cli.numerics.torch_private import has_onednn, onednn_linear, packed
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu": gelu,
@@ -151,12 +152,12 @@ class Linear:
         self.bias = parts["bias"].to(dtype)
         self.packed = has_onednn(dtype)
         if self.packed:
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
+            self.weight = packed(self.weight)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self.packed:
             name, algorithm = _ONEDNN[self.activation] if self.activation else ("none", "")
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, name, [], algorithm)
+            return onednn_linear(x, self.weight, self.bias, name, algorithm)
         made = linear(x, self.weight, self.bias)
         return ACTIVATIONS[self.activation](made) if self.activation else made
 
@@ -172,13 +173,6 @@ class _Norm:
         given = x.numpy(), plain(y), self.weight, self.bias
         found = x.numpy(), plain(x[:0] if low is x else low), np.empty((len(x), 2), np.float32)
         add_norm((0, len(x)), given, self.numbers, found, np.ones((2, x.shape[1]), np.float32))
-
-
-def has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this torch has oneDNN's products of a type, with packed weights."""
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
-        return False
-    return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -79,20 +79,20 @@ def _version(name: str) -> str | None:
 def _processor(advice: list[str]) -> dict[str, Any]:
     import torch
 
-    from mexma_cli.numerics.devices import computes_bf16_fast
     from mexma_cli.numerics.threads import cores, threads
+    from mexma_cli.numerics.torch_private import computes_bf16
 
     facts = {
         "name": processor_name(),
         "cores that may be used": cores(),
         "threads": threads(),
         "instructions": _instructions(),
-        "encoders compute in": "bfloat16" if computes_bf16_fast() else "float32",
+        "encoders compute in": "bfloat16" if computes_bf16() else "float32",
     }
     if threads() < cores():
         used, there = counted(threads(), "thread"), counted(cores(), "core")
         advice.append(f"{used} for {there}: OMP_NUM_THREADS={cores()} uses all")
-    if not computes_bf16_fast() and not torch.cuda.is_available():
+    if not computes_bf16() and not torch.cuda.is_available():
         advice.append(
             "this processor does not multiply bfloat16: embedding and training take several times as long as "
             "on one with AVX-512 BF16 or AMX"

@@ -48,7 +48,7 @@ _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
 _WORKER_BYTES, _TORCH_BYTES, _MINI_BYTES = 50_000_000, 230_000_000, 115_000_000  # once they are loaded
 _BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 6500, 105_000_000
-"""What an encoder takes to embed, and, as `mini` does, for words that it has met: of each line, at most."""
+"""Memory to embed: a buffer, the words that `mini` has met by line of text, and all of these at most."""
 _GPUS = {"A100": 312e12, "H100": 989e12}
 """The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 

@@ -76,7 +76,7 @@ class _Page:
                 self.files += record.files if unit.is_result else ()
 
     def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-        """What came out, when and where it was made, and what that took."""
+        """The results, when and where they were made, and the time that they took."""
         last = [self._facts(f"{'-'.join(pair)}/{unit}") for pair in pairs for unit in ("filtered", "pairs")]
         per_pair = [last[n] or last[n + 1] for n in range(0, len(last), 2)]
         count = sum(found.get("pairs", 0) for found in per_pair)
@@ -119,7 +119,7 @@ class _Page:
         return rows
 
     def _facts(self, unit: str) -> dict[str, Any]:
-        """What is known of a unit; nothing where it was not done. Of languages and pairs that this run leaves
+        """Facts of a unit; none where it was not done. Of languages and pairs that this run leaves
         alone, what earlier runs found."""
         if unit.partition("/")[0] in self._wanted and not self._progress.is_done(unit):
             return {}

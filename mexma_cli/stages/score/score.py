@@ -85,7 +85,7 @@ class Rivals(NamedTuple):
 
     @classmethod
     def among(cls, near: Neighbours, cosines: np.ndarray) -> Rivals:
-        """Those of the neighbours of both sides."""
+        """The nearest sentences of both sides that are nearer than the pair's own."""
         sides = (near.forward_scores, near.forward_ids), (near.backward_scores, near.backward_ids)
         return cls(cosines, *(np.where(s[:, 0] > cosines + _SAME, i[:, 0], -1) for s, i in sides))
 

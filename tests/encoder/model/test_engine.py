@@ -18,7 +18,7 @@ from mexma_cli.encoder.model import engine as engine_module
 from mexma_cli.encoder.model.engine import Engine, supported
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import Transformer, first_position
-from mexma_cli.numerics.devices import computes_bf16_fast
+from mexma_cli.numerics.torch_private import computes_bf16
 from mexma_cli.text.lines import read_lines
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "spa-eng"
@@ -171,4 +171,4 @@ def one_sentence(length: int) -> dict[str, object]:
 
 def test_auto_is_bfloat16_where_the_processor_has_it(tiny_encoder: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu", dtype="auto")
-    assert encoder.precision == ("bfloat16" if computes_bf16_fast() else "float32")
+    assert encoder.precision == ("bfloat16" if computes_bf16() else "float32")
