@@ -229,6 +229,7 @@ class PairRules:
         scripts: Of source and target, as in `SentenceRules`; for `ratio` a character of Chinese,
             Japanese or Korean is two to three letters.
         excluded: `fold` hashes of the sentences that `excluded` drops.
+        wrong: Those of the pairs that it drops, of source and target in one string.
         foreign: For source and target, what tells which of N sentences are in another language, bool [N];
             None where nobody can.
     """
@@ -238,13 +239,14 @@ class PairRules:
         limits: Limits,
         scripts: tuple[str | None, str | None] = (None, None),
         excluded: Set[int] = frozenset(),
+        wrong: Set[int] = frozenset(),
         foreign: tuple[Foreign | None, Foreign | None] = (None, None),
     ) -> None:
         self._source, self._target = (SentenceRules(limits, script) for script in scripts)
         self._limits = {
             name: limit for name, limit in limits.items() if RULES[name].of in ("pair", "language")
         }
-        self._excluded, self._foreign = excluded, foreign
+        self._excluded, self._wrong, self._foreign = excluded, wrong, foreign
         self._letters = [_LETTERS.get(script or "", 1.0) for script in scripts]
 
     def codes(
@@ -270,8 +272,10 @@ class PairRules:
             rows = np.flatnonzero(codes == 0)
             if name == "excluded":
                 broken = [
-                    fold(sources[row]) in self._excluded or fold(targets[row]) in self._excluded
-                    for row in (rows.tolist() if self._excluded else ())
+                    fold(sources[row]) in self._excluded
+                    or fold(targets[row]) in self._excluded
+                    or fold(f"{sources[row]}\t{targets[row]}") in self._wrong
+                    for row in (rows.tolist() if self._excluded or self._wrong else ())
                 ]
             elif name == "language":
                 broken = self._in_other_languages(sources, targets, rows)

@@ -159,6 +159,13 @@ def test_rules_by_name(tmp_path: Path) -> None:
     assert "copy" not in reasons("--off", "copy", "--off", "numbers")
     test_set = write(tmp_path / "test.txt", "x\tIT RAINED all night long")
     assert reasons("--off", "all", "--on", "excluded", "--exclude", str(test_set)) == ["excluded"] * 3
+    marked = write(
+        tmp_path / "labels.tsv", "y\t0\t0\t" + "\t".join(FINE), "n\t3\t4\t" + "\t".join(PAIRS[3][1:])
+    )
+    assert reasons("--off", "all", "--on", "excluded", "--exclude", str(marked)) == ["excluded"]
+    with marked.open("a") as file:
+        file.write("n\tno\n")
+    fails(filtered(path, "--exclude", marked), 1, "labels.tsv, line 3: not a label")
     fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
     fails(filtered(path, "--on", "html=3"), 1, "the rule html has no limit")
 

@@ -19,12 +19,13 @@ from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
 from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, formats, open_pairs, outputs_of
+from mexma_cli.formats.labels import WRONG, labels_in, parsed
 from mexma_cli.formats.tsv import Tsv
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
-from mexma_cli.text.duplicates import folded
+from mexma_cli.text.duplicates import fold, folded
 from mexma_cli.text.identify import (
     SHORT,
     Identifier,
@@ -55,7 +56,8 @@ class FilterJob:
     Attributes:
         inputs: A file of pairs, or two of lines.
         languages: Codes of both sides, as far as they are stated, as the user wrote them.
-        exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops.
+        exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops; of a file
+            of labels, the pairs that are wrong.
         output: Named by the user; None is stdout.
         kind: The format's name; None: that of the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair as it was read.
@@ -146,8 +148,22 @@ def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Seque
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
     foreign = [_foreign(model, code) if model else None for code in known]
     scripts = [languages.script(code) for code in known]
-    excluded = folded(line for path in exclude for line in read_lines(path))
-    return PairRules(limits, (scripts[0], scripts[1]), excluded, (foreign[0], foreign[1]))
+    excluded, wrong = _excluded(exclude)
+    return PairRules(limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1]))
+
+
+def _excluded(files: Sequence[Path]) -> tuple[set[int], set[int]]:
+    """Hashes of the sentences in files, and of the pairs that labels call wrong."""
+    excluded, wrong = set[int](), set[int]()
+    for path in files:
+        lines = read_lines(path)
+        first = next(lines, "")
+        if parsed(first) is None:
+            excluded |= folded(chain([first], lines))
+            continue
+        found = labels_in(chain([first], lines), path)
+        wrong |= {fold("\t".join(label.sentences)) for label in found if label.answer == WRONG}
+    return excluded, wrong
 
 
 def _foreign(model: Identifier, language: str) -> Foreign | None:

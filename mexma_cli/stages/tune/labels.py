@@ -11,20 +11,17 @@ import numpy as np
 from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field
+from mexma_cli.formats.labels import RIGHT, SKIPPED, WRONG, Label, read_labels
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import read_lines
-
-RIGHT, WRONG, SKIPPED = "y", "n", "s"
 
 
 class Labels:
-    """A file of lines `y, n or s TAB source line TAB target line TAB source TAB target`; lines that are 0 are
-    not known, and the first ones with these sentences count.
+    """A file of labels of two texts. Where lines are not known, the first ones with these sentences count.
 
     Raises:
-        MexmaError: it is of other texts, or has a line of another kind.
+        MexmaError: It is of other texts, or has a line that is no label.
     """
 
     def __init__(self, path: Path, pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> None:
@@ -51,9 +48,9 @@ class Labels:
     def add(self, place: int, answer: str, source: str, target: str) -> None:
         """Keep an answer; it is on the disk when this returns."""
         rows = self._rows(place)
-        line = "\t".join((answer, str(rows[0] + 1), str(rows[1] + 1), one_field(source), one_field(target)))
+        label = Label(answer, (rows[0] + 1, rows[1] + 1), (source, target))
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(label.line)
             file.flush()
             os.fsync(file.fileno())
         self._answers[rows] = answer
@@ -79,30 +76,16 @@ class Labels:
         return int(self._pairs.source[place]), int(self._pairs.target[place])
 
     def _read(self) -> None:
-        said: dict[tuple[int, int], tuple[str, ...]] = {}
-        unplaced: list[tuple[str, tuple[str, ...]]] = []
-        for number, line in enumerate(read_lines(self._path, ours=True), 1):
-            fields = line.split("\t")
-            if (
-                len(fields) != 5
-                or fields[0] not in (RIGHT, WRONG, SKIPPED)
-                or not all(field.isascii() and field.isdigit() for field in fields[1:3])
-            ):
-                raise MexmaError(
-                    f"{self._path}, line {number}: not a label",
-                    "each line must be: y, n or s TAB source line TAB target line TAB source TAB target",
-                )
-            rows, sides = (int(fields[1]) - 1, int(fields[2]) - 1), tuple(fields[3:])
+        said: dict[tuple[int, int], tuple[str, str]] = {}
+        unplaced: dict[tuple[str, str], str] = {}
+        for label in read_labels(self._path):
+            rows = label.lines[0] - 1, label.lines[1] - 1
             if rows == (-1, -1):
-                unplaced.append((fields[0], sides))
+                unplaced[label.sentences] = label.answer
             else:
-                self._answers[rows], said[rows] = fields[0], sides
+                self._answers[rows], said[rows] = label.answer, label.sentences
         if unplaced:
-            firsts = [
-                self._first_rows(store, {texts[side] for _, texts in unplaced})
-                for side, store in enumerate(self._stores)
-            ]
-            self._answers |= {(firsts[0][one], firsts[1][other]): answer for answer, (one, other) in unplaced}
+            self._place(unplaced)
         for side, store in enumerate(self._stores):
             lines = np.array([rows[side] for rows in said], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
@@ -111,15 +94,33 @@ class Labels:
             if any(one_field(text) != kept[side] for text, kept in zip(texts, said.values(), strict=True)):
                 raise self._of_other_texts()
 
-    def _first_rows(self, store: EmbeddingStore, wanted: set[str]) -> dict[str, int]:
-        """The first row of each sentence."""
-        found: dict[str, int] = {}
-        for row, text in enumerate(store.sentences()):
-            if (line := one_field(text)) in wanted:
-                found.setdefault(line, row)
-        if len(found) < len(wanted):
+    def _place(self, unplaced: dict[tuple[str, str], str]) -> None:
+        """Keep answers about sentences: they are about a pair of these, else about their first rows."""
+        texts = [
+            self._texts(store, {sentences[side] for sentences in unplaced})
+            for side, store in enumerate(self._stores)
+        ]
+        firsts = [{text: row for row, text in reversed(found.items())} for found in texts]
+        near = [
+            np.isin(rows, list(found))
+            for rows, found in zip((self._pairs.source, self._pairs.target), texts, strict=True)
+        ]
+        for source, target in map(self._rows, np.flatnonzero(near[0] & near[1]).tolist()):
+            if answer := unplaced.pop((texts[0][source], texts[1][target]), None):
+                self._answers[source, target] = answer
+        for (one, other), answer in unplaced.items():
+            self._answers[firsts[0][one], firsts[1][other]] = answer
+
+    def _texts(self, store: EmbeddingStore, wanted: set[str]) -> dict[int, str]:
+        """The sentences of all rows that have one of these."""
+        lines = enumerate(map(one_field, store.sentences()))
+        found = {row: line for row, line in lines if line in wanted}
+        if wanted - set(found.values()):
             raise self._of_other_texts()
         return found
 
     def _of_other_texts(self) -> MexmaError:
-        return MexmaError(f"{self._path} has labels of other texts", "name another file with --labels")
+        return MexmaError(
+            f"{self._path} has labels of other texts",
+            "name another file; of any bitext, `mexma filter --exclude LABELS` drops the wrong pairs",
+        )
