@@ -481,17 +481,10 @@ _LOG_FILE: dict[str, Any] = {
 
 def _read_as(ctx: click.Context, _: click.Parameter, encoding: str | None) -> None:
     """State the encoding of texts, to this process and to those that it starts."""
-    if encoding is None or ctx.resilient_parsing:
-        return
-    before = os.environ.get("MEXMA_ENCODING")
-    os.environ["MEXMA_ENCODING"] = encoding
+    if encoding is not None and not ctx.resilient_parsing:
+        from mexma_cli.text.pages import stating
 
-    def restore() -> None:
-        os.environ.pop("MEXMA_ENCODING", None)
-        if before is not None:
-            os.environ["MEXMA_ENCODING"] = before
-
-    ctx.find_root().call_on_close(restore)
+        ctx.find_root().with_resource(stating(encoding))
 
 
 _ENCODING: dict[str, Any] = {

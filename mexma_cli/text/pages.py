@@ -12,6 +12,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 
@@ -306,6 +307,15 @@ def encoding_of(start: bytes) -> str | None:
     for codec, zeros, others in (("utf-16-le", seen[1::2], seen[::2]), ("utf-16-be", seen[::2], seen[1::2])):
         if 8 * zeros.count(0) > len(zeros) and not others.count(0) and _is_text(seen, codec):
             return codec
+    return stated_encoding()
+
+
+def stated_encoding() -> str | None:
+    """The codec that the user states; None for Unicode, which needs no statement.
+
+    Raises:
+        MexmaError: There is no encoding of that name.
+    """
     stated = os.environ.get(STATED)
     if not stated:
         return None
@@ -313,6 +323,20 @@ def encoding_of(start: bytes) -> str | None:
     if found is None:
         raise MexmaError(f"no encoding is known that is called {stated!r}", "such as windows-1252 or gb18030")
     return None if found == "utf-8" or found.startswith("utf-16") else found
+
+
+@contextmanager
+def stating(encoding: str | None) -> Iterator[None]:
+    """In the block, this process and those that it starts take an encoding as stated; None: no encoding."""
+    before = os.environ.pop(STATED, None)
+    if encoding is not None:
+        os.environ[STATED] = encoding
+    try:
+        yield
+    finally:
+        os.environ.pop(STATED, None)
+        if before is not None:
+            os.environ[STATED] = before
 
 
 def _is_text(seen: bytes, codec: str) -> bool:

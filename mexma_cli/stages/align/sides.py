@@ -31,6 +31,7 @@ from mexma_cli.text.lines import (
     spooled,
     tell_if_broken,
 )
+from mexma_cli.text.pages import stated_encoding
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class FolderSide:
                 state = file.stat()
                 self.sizes[number] = state.st_size // _BYTES + 1
                 contents.append([self.names[number], state.st_size, state.st_mtime_ns])
-        self.identity: Any = fingerprint(contents)
+        self.identity: Any = fingerprint([*contents, *filter(None, [stated_encoding()])])
 
     def read(self, number: int) -> Document:
         """A document's sentences and their lines; an empty file is a document without sentences."""

@@ -19,6 +19,7 @@ from mexma_cli.formats.bitext import NO_PAIR, PairOfColumns, open_pairs
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
+from mexma_cli.text.pages import stated_encoding
 
 _PAIRS_IN_ZIP = 1000  # the list of members is read again for each
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?", re.IGNORECASE)
@@ -113,22 +114,24 @@ class Bitext:
             yield reason or other, source, target, further
 
     def _identity(self, file: Path | Member) -> list[Any]:
-        """Name and checksum, which is computed again only if the file or its size or times have changed.
+        """Name and checksum, and the encoding that is stated; a checksum is computed again only if the
+        file or its size or times have changed.
 
         The time of the last change of the inode (ctime) is one of these: no program can set it back.
         A zip lists the checksums of its members itself.
         """
+        encoding = [*filter(None, [stated_encoding()])]
         if isinstance(file, Member):
             with opened_zip(file.archive) as archive:
                 info = archive.getinfo(file.name)
-            return [file.archive.name, file.name, info.file_size, f"{info.CRC:08x}"]
+            return [file.archive.name, file.name, info.file_size, f"{info.CRC:08x}", *encoding]
         now = file.stat()
         facts = [now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
         *before, checksum = self.known.get(str(file.resolve()), [""])
         if before != facts:
             checksum = checksum_file(file)
             self.known[str(file.resolve())] = [*facts, checksum]
-        return [file.name, checksum]
+        return [file.name, checksum, *encoding]
 
 
 def store_path(data: Data, corpus: str, language: str) -> Path:

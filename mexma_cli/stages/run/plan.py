@@ -22,6 +22,7 @@ from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored,
 from mexma_cli.stages.run.units import BITEXT, REJECTS, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
+from mexma_cli.text.pages import stated_encoding
 from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
@@ -247,11 +248,18 @@ def _split_unit(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
             "language": code,
             "names": names_of(list(map(Path, inputs[code]))),
             "split": settings,
+            **_encoding(),
         },
         files=inputs[code],
         model=inputs.get(_model(code), {}),
         output=f"{code}/sentences",
     )
+
+
+def _encoding() -> dict[str, str]:
+    """The setting of units that read the user's texts where their encoding is stated."""
+    found = stated_encoding()
+    return {"encoding": found} if found else {}
 
 
 def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
@@ -261,7 +269,7 @@ def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
         name=f"{code}/text",
         stage="read",
         work="cut",
-        settings={"lines": recipe.units.lines},
+        settings={"lines": recipe.units.lines, **({} if documents else _encoding())},
         inputs={"sentences": f"{code}/sentences"} if documents else {},
         files={} if documents else files,
         output=f"{code}/text",

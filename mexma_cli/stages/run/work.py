@@ -34,6 +34,7 @@ from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.lines import read_lines, scan
+from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def perform(run: Path, todo: Path) -> Record:
         key, state, began = folder.key(unit), state_of_files(unit), _clocks()
         with folder.workplace_of(unit, key) as made:
             try:
-                facts = WORK[unit.work](Task(folder, unit, made))
+                with stating(unit.settings.get("encoding")):
+                    facts = WORK[unit.work](Task(folder, unit, made))
             except MexmaError as error:
                 raise MexmaError(error.message, ANEW if error.hint == EMBED_AGAIN else error.hint) from None
             for name, now in state_of_files(unit).items():

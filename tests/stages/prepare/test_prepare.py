@@ -314,6 +314,10 @@ def test_text_is_read_again_only_where_a_file_changed(
     os.utime(folder / "a.eng", (1, 1))
     assert all(report.reused for report in prepare(recipe(folder, start)))
     assert read == ["a.eng"]
+    monkeypatch.setenv("MEXMA_ENCODING", "cp1252")
+    assert not any(report.reused for report in prepare(recipe(folder, start)))
+    monkeypatch.setenv("MEXMA_ENCODING", "utf-8")
+    assert not any(report.reused for report in prepare(recipe(folder, start)))
     before, text = (folder / "a.eng").stat(), (folder / "a.eng").read_bytes()
     (folder / "a.eng").write_bytes(text.swapcase())
     os.utime(folder / "a.eng", ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -378,6 +378,25 @@ def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Pat
     assert sum(1 for name in progress.units if "fra_Latn/embed" in name) == -(-2 * LINES // 7)
 
 
+def test_texts_are_read_again_in_a_stated_encoding(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers have it from their units, wherever they are."""
+    recipe = corpus(
+        tmp_path, tiny_encoder, pairs=[["fra", "eng"]],
+        languages={"fra": {"input": "fr*.txt", "split": {"document": "file"}}, "eng": {"input": "eng.txt"}},
+    )  # fmt: skip
+    (tmp_path / "frb.txt").write_bytes("Il est venu d’Orléans, où il pleut.\n".encode("cp1252"))
+    read, sentences = Selection(only="read"), tmp_path / "run/fra_Latn/sentences/fra_Latn.txt.zst"
+    done(recipe, read)
+    assert not any("Orléans" in line for line in read_lines(sentences))
+    for name, again in (("latin1", 3), ("cp1252", 0), ("UTF-8", 3)):
+        monkeypatch.setenv("MEXMA_ENCODING", name)
+        elsewhere = {"before": lambda todo: monkeypatch.delenv("MEXMA_ENCODING", raising=False)}
+        assert len(done(recipe, read, **elsewhere)[1].did) == again, name
+        assert ("Il est venu d’Orléans, où il pleut." in read_lines(sentences)) == bool(name != "UTF-8")
+
+
 def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
     for keys, message in (
         ({"output": {"format": "xls"}}, "`output.format`: 'xls' is none of"),
