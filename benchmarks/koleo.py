@@ -27,14 +27,14 @@ LARGER = ("encoder.new.layers=4", "encoder.new.width=256", "encoder.new.ffn=1024
 SETTINGS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "2 layers of 96, 64 pairs": (64, 3000, ()),
     "the same, after TR": (64, 1000, ()),
-    "the same, 256 pairs": (256, 300, ()),
-    "the same, 1,024 pairs": (1024, 100, ()),
-    "4 layers of 256, 64 pairs": (64, 300, LARGER),
+    "the same, 256 pairs": (256, 120, ()),
+    "the same, 1,024 pairs": (1024, 60, ()),
+    "4 layers of 256, 64 pairs": (64, 150, LARGER),
 }
 """Pairs a step, steps, and what else is set."""
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 TERMS = {"koleo": "KoLeo's term", "alignment": "alignment loss"}
-SHOWN = (20, 40, 100, 300, 500, 1000, 2000, 3000)
+SHOWN = (20, 40, 60, 100, 150, 300, 500, 1000, 2000, 3000)
 
 
 class KoleoRuns(Runs):
@@ -71,15 +71,23 @@ def curves(typed: argparse.Namespace, name: str) -> list[dict[str, Any]]:
     return [record for record in records if record["phase"] == "train"]
 
 
+def thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that lie apart on an axis of logarithms."""
+    kept = records[:1]
+    for record in records[1:]:
+        if record["step"] >= 1.05 * kept[-1]["step"]:
+            kept.append(record)
+    return kept
+
+
 def draw(path: Path, found: dict[str, list[dict[str, Any]]]) -> None:
     """Both terms of all settings over the steps, one panel each."""
     figure = new_figure(8.4, 3.4)
     for place, (term, title) in enumerate(TERMS.items(), 1):
         axes = figure.add_subplot(1, 2, place)
         for colour, dashes, (name, records) in zip(COLOURS, DASHES, found.items(), strict=False):
-            steps = [record["step"] for record in records]
-            values = [record["terms"][term] for record in records]
-            axes.plot(steps, values, linestyle=dashes, color=colour, label=name)
+            points = [(record["step"], record["terms"][term]) for record in thinned(records)]
+            axes.plot(*zip(*points, strict=True), linestyle=dashes, color=colour, label=name)
         axes.set_xscale("log")
         if term == "alignment":
             axes.set_yscale("log")
