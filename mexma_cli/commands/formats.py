@@ -66,7 +66,7 @@ def rule_epilog(of: Sequence[str]) -> str:
     """The rules that look at what `of` says, for the help."""
     from mexma_cli.text.rules import RULES
 
-    rules = [rule for rule in RULES.values() if rule.of in of]
+    rules = [rule for rule in RULES.values() if {rule.of, rule.name} & set(of)]
     lines = [f"  {rule.name:<19} {rule.says()}" for rule in rules]
     on, off = (
         [line for line, rule in zip(lines, rules, strict=True) if rule.on == on] for on in (True, False)

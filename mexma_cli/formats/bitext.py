@@ -419,16 +419,16 @@ def write_pairs(
     return write_chunks(files, kind.write(pairs, languages, with_ids))
 
 
-def told_if_swapped(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
-    """The pairs; warn where the first ones look as if each side were in the other's language."""
-    from mexma_cli.text.identify import identifier, warn_of_swapped
+def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
+    """The pairs; warn where the first ones look as if they were in other languages."""
+    from mexma_cli.text.identify import identifier, warn_of_languages
 
     pairs = iter(pairs)
     first = list(islice(pairs, _LOOKED_AT))
     stated = any(known(code) != UNSTATED for code in languages)
     if stated and len(first) >= _FEWEST:
         sides = [pair.source for pair in first], [pair.target for pair in first]
-        warn_of_swapped(sides, languages, identifier("py3langid"))
+        warn_of_languages(sides, languages, identifier("py3langid"))
     return chain(first, pairs)
 
 

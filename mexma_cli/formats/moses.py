@@ -22,7 +22,7 @@ from mexma_cli.formats.bitext import (
     Record,
     bitext_format,
     one_field,
-    told_if_swapped,
+    told_of_languages,
 )
 from mexma_cli.text.compression import plain_name, split_ending
 
@@ -50,7 +50,7 @@ class Moses(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        for pair in told_if_swapped(pairs, languages):
+        for pair in told_of_languages(pairs, languages):
             source, target = one_field(pair.source), one_field(pair.target)
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 

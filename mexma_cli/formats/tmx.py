@@ -26,7 +26,7 @@ from mexma_cli.formats.bitext import (
     begun,
     bitext_format,
     pair_of,
-    told_if_swapped,
+    told_of_languages,
 )
 from mexma_cli.formats.tsv import parsed, shortened, shown
 from mexma_cli.languages import UNSTATED, known, members
@@ -115,7 +115,7 @@ class Tmx(BitextFormat):
             f'o-tmf="mexma" adminlang="en" srclang={tags[0]} datatype="plaintext"/>'
         )
         yield (f'<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n{header}\n<body>\n',), 0
-        for number, pair in enumerate(told_if_swapped(pairs, languages), 1):
+        for number, pair in enumerate(told_of_languages(pairs, languages), 1):
             values = zip(pair._fields, pair, strict=True)
             known = [(n, value) for n, value in values if n not in ("source", "target") and value is not None]
             properties = "".join(

@@ -6,6 +6,7 @@ import logging
 import mmap
 import re
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,8 @@ SHORT = 20
 """Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
 SURE = 0.5
 """No language is believed that has no more than this probability."""
+_NEARLY_ALL = 0.8
+"""Share of the lines in another language than the stated one from which that is doubted."""
 _LONGEST = 4000
 """Characters of a document that are looked at, and of a line."""
 _SPACES = re.compile(r"\s+")
@@ -289,10 +292,13 @@ def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model
         sides: N sources and N targets.
         spoken: What they should be in: codes, of which some may be unknown to the identifier.
     """
+    return _swapped([[guess.language for guess in model.identify(side)] for side in sides], spoken, model)
+
+
+def _swapped(guesses: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
     meant = [kindred(code) & model.known for code in spoken]
-    if meant[0] & meant[1] or not sides[0]:
+    if meant[0] & meant[1] or not guesses[0]:
         return ""
-    guesses = [[guess.language for guess in model.identify(side)] for side in sides]
     for own, wanted in enumerate(meant):
         shares = [sum(language in wanted for language in side) / len(side) for side in guesses]
         if shares[1 - own] > 0.5 > shares[own]:
@@ -301,13 +307,23 @@ def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model
     return ""
 
 
-def warn_of_swapped(
+def warn_of_languages(
     sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier | None
 ) -> None:
-    """Warn of `swapped_sides`, if there is an identifier; `spoken` may be any text that a user states."""
+    """Warn of `swapped_sides`, and of a side that is nearly all in one other language than the stated one, if
+    there is an identifier; `spoken` may be any text that a user states."""
+    if model is None or not sides[0]:
+        return
     codes = languages.known(spoken[0]), languages.known(spoken[1])
-    if model is not None and (wrong := swapped_sides(sides, codes, model)):
+    guesses = [[guess.language for guess in model.identify(side)] for side in sides]
+    if wrong := _swapped(guesses, codes, model):
         log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
+        return
+    for side, code, found in zip(("sources", "targets"), codes, guesses, strict=True):
+        wanted, (usual, count) = kindred(code) & model.known, Counter(found).most_common(1)[0]
+        if code != languages.UNSTATED and wanted and usual not in wanted and count > _NEARLY_ALL * len(found):
+            names = languages.name(usual), languages.name(code)
+            log.warning("%.0f %% of the %s look %s, and %s is stated", 100 * count / len(found), side, *names)
 
 
 def flores(guess: Guess, line: str) -> str:

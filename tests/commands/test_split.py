@@ -42,6 +42,19 @@ def test_split_reads_stdin(tmp_path: Path) -> None:
         )
     )
     assert f"warning: no sentence was kept, so {out} is empty" in empty.stderr
+    other = ok(
+        run(
+            "split",
+            write(tmp_path / "b.txt", *LINES),
+            "--lang",
+            "uk",
+            "-o",
+            tmp_path / "b.out",
+            "--workers",
+            "1",
+        )
+    )
+    assert "sentences are not in Ukrainian: is --lang right?" in other.stderr
 
 
 def test_mistakes_of_split(tmp_path: Path) -> None:

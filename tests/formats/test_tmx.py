@@ -72,6 +72,11 @@ def test_sides_that_look_swapped_are_told_of(kind: BitextFormat, caplog: pytest.
     assert caplog.text == ""
     assert len(list(kind.write(pairs, ("fra_Latn", "eng_Latn")))) == len(right) >= 20
     assert "0% of the sources look French, and 100% of the targets: are the sides swapped" in caplog.text
+    caplog.clear()
+    assert list(kind.write(pairs, ("eng_Latn", "deu_Latn"))) and "swapped" not in caplog.text
+    assert "100 % of the targets look French, and German is stated" in caplog.text
+    caplog.clear()
+    assert list(kind.write(pairs, ("eng_Latn", "und"))) and caplog.text == ""
 
 
 def test_no_pairs_are_a_document_too() -> None:

@@ -32,7 +32,7 @@ from mexma_cli.text.identify import (
     expected,
     identifier,
     in_other_language,
-    warn_of_swapped,
+    warn_of_languages,
 )
 from mexma_cli.text.lines import label_of, read_lines
 from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
@@ -209,7 +209,7 @@ def _judged(
         for records, (sources, targets, *_), codes in chain(alone, others):
             if not done and codes.astype(bool).mean() > 0.5:
                 model = identifier(job.settings.lid, job.settings.lid_model)
-                warn_of_swapped((sources, targets), bitext.languages, model)
+                warn_of_languages((sources, targets), bitext.languages, model)
             yield Judged(records, sources, targets, codes)
             done += len(records)
             on_progress(done)

@@ -209,6 +209,10 @@ def mine(
     if settings.finds and len(chosen):
         with clock("threshold"):
             estimated = _estimated(chosen, stores, sides, twins, settings)
+        if is_within(documents, neighbours):
+            log.warning(
+                "that documents are paired is not allowed for: the precision is higher than estimated"
+            )
         chosen = _keep_counting(chosen, slice(estimated.cut.count), dropped, "threshold")
     if settings.top is not None:
         chosen = _keep_counting(chosen, slice(settings.top), dropped, "top")
