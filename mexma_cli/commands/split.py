@@ -17,6 +17,7 @@ from mexma_cli.languages import name as language_name
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import such_as
 from mexma_cli.text.rules import OF_SENTENCES, RULES
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def table(report: SplitReport, limits: dict[str, float]) -> str:
     rows.append(["documents", f"{report.documents:,}", ""])
     rows += [[f"  repaired: {name}", f"{count:,}", ""] for name, count in report.repaired.items()]
     rows += [
-        [f"  {name}", f"{count:,}", DOCUMENT_REASONS[name]]
+        [f"  {name}", f"{count:,}", f"{DOCUMENT_REASONS[name]}{such_as(report.named.get(name, []))}"]
         for name, count in report.documents_dropped.items()
     ]
     rows.append(["sentences", f"{report.sentences:,}", ""])

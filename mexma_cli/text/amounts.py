@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+_NAMED = 3
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:
     """``1 line``, ``2,000 lines``; `several` where that is not `one` and an s."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def such_as(names: Sequence[str]) -> str:
+    """``, such as Amos, Joel``: the first of some names; nothing for none."""
+    return f", such as {', '.join(names[:_NAMED])}" if names else ""
 
 
 def shortest(numbers: Iterable[Any]) -> Iterator[float]:

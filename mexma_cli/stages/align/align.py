@@ -25,7 +25,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
-from mexma_cli.stages.mine.documents import pair_documents
+from mexma_cli.stages.mine.documents import pair_documents, unpaired
 from mexma_cli.store.alignments import RECORD, AlignmentJournal
 from mexma_cli.store.embeddings import check_comparable
 
@@ -59,14 +59,14 @@ class DocumentInputs:
 class Documents:
     """The documents of both sides.
 
-    `pairs` int32 [n, 2] are those that belong together, sorted, and `alone` how many of each side are in no
-    pair; both are empty before pairs are found.
+    `pairs` int32 [n, 2] are those that belong together, sorted, and `alone` the names of those of each side
+    that are in no pair; both are empty before pairs are found.
     """
 
     source: DocumentSide
     target: DocumentSide
     pairs: np.ndarray
-    alone: tuple[int, int]
+    alone: tuple[list[str], list[str]]
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -75,8 +75,7 @@ class Documents:
 
     def paired(self, pairs: np.ndarray) -> Documents:
         """A copy of these documents with other pairs, sorted."""
-        source, target = (count - len(np.unique(pairs[:, side])) for side, count in enumerate(self.counts))
-        return replace(self, pairs=pairs, alone=(source, target))
+        return replace(self, pairs=pairs, alone=unpaired((self.source.names, self.target.names), pairs))
 
 
 def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
@@ -104,7 +103,7 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     if source.store is not None and target.store is not None:
         check_comparable(source.store, target.store)
     if inputs.find:
-        return Documents(source, target, np.zeros((0, 2), np.int32), (0, 0))
+        return Documents(source, target, np.zeros((0, 2), np.int32), ([], []))
     numbers = [{name: number for number, name in enumerate(side.names)} for side in (source, target)]
     pairs, alone = pair_documents((numbers[0], numbers[1]), paths, inputs.pairs)
     return Documents(source, target, pairs, alone)

@@ -283,7 +283,7 @@ def _write_report(
             "path": label_of(path),
             "language": job.languages[side],
             "documents": documents.counts[side],
-            "unpaired": documents.alone[side],
+            "unpaired": len(documents.alone[side]),
             "without_sentences": counts.empty[side],
             "sentences": counts.sentences(side)[0],
             "unaligned": counts.sentences(side)[1],

@@ -14,6 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
 from mexma_cli.store.embeddings import StorePair
+from mexma_cli.text.amounts import such_as
 from mexma_cli.text.lines import document_id, is_blank, read_lines
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,8 @@ class RowsByDocument:
 
 
 def read_documents(source: Path, target: Path, pairs: Path | None = None) -> DocumentPairs:
-    """Read document ids, one a line, and which of them are paired: equal ones, or those that `pairs` names.
+    """Read document ids, one a line, and which of them are paired: equal ones, or those that `pairs` names;
+    the log says which are not.
 
     A line may have more than the id behind a tab, such as a sentence's place in its document.
 
@@ -106,20 +108,22 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     """
     (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, (source, target))
     table, alone = pair_documents((source_ids, target_ids), (source, target), pairs)
+    documents = len(source_ids), len(target_ids)
+    tell_documents(len(table), alone, documents)
     return DocumentPairs(
         source=source_lines,
         target=target_lines,
         pairs=table,
-        documents=(len(source_ids), len(target_ids)),
-        alone=alone,
+        documents=documents,
+        alone=(len(alone[0]), len(alone[1])),
         paths=(source, target),
     )
 
 
 def pair_documents(
     ids: tuple[Mapping[str, int], Mapping[str, int]], sides: tuple[Path, Path], pairs: Path | None = None
-) -> tuple[np.ndarray, tuple[int, int]]:
-    """The pairs of documents, int32 [n, 2], each once, sorted, and how many documents of both sides are in
+) -> tuple[np.ndarray, tuple[list[str], list[str]]]:
+    """The pairs of documents, int32 [n, 2], each once, sorted, and the documents of both sides that are in
     none.
 
     Args:
@@ -133,16 +137,36 @@ def pair_documents(
             raise none_in_common(sides)
     else:
         found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
-    source, target = (len(own) - len({pair[side] for pair in found}) for side, own in enumerate(ids))
-    return np.array(sorted(set(found)), np.int32), (source, target)
+    pairs_of = np.array(sorted(set(found)), np.int32)
+    return pairs_of, unpaired((list(ids[0]), list(ids[1])), pairs_of)
 
 
-def tell_documents(pairs: int, alone: tuple[int, int], documents: tuple[int, int]) -> None:
-    """Say how many pairs there are, and how many documents of both sides are in none, of how many."""
-    log.info(
-        "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
-        *(f"{number:,}" for number in (pairs, alone[0], documents[0], alone[1], documents[1])),
+def unpaired(names: tuple[Sequence[str], Sequence[str]], pairs: np.ndarray) -> tuple[list[str], list[str]]:
+    """The documents of both sides that are in none of the pairs, int32 [n, 2]."""
+    source, target = (
+        [own[place] for place in np.setdiff1d(np.arange(len(own)), pairs[:, side]).tolist()]
+        for side, own in enumerate(names)
     )
+    return source, target
+
+
+def tell_documents(
+    pairs: int, alone: tuple[Sequence[str], Sequence[str]], documents: tuple[int, int]
+) -> None:
+    """Say how many pairs there are, and which documents of both sides are in none, of how many."""
+    log.info("documents: %s paired; %s", f"{pairs:,}", in_no_pair(alone, documents))
+    for side, names in zip(("source", "target"), alone, strict=True):
+        if names:
+            log.debug("in no pair, of the %s: %s", side, ", ".join(names))
+
+
+def in_no_pair(alone: tuple[Sequence[str], Sequence[str]], documents: tuple[int, int]) -> str:
+    """How many documents of both sides are in no pair, of how many, and some of their names."""
+    source, target = (
+        f"{len(own):,} of {count:,} of the {side}{such_as(own)}"
+        for side, own, count in zip(("source", "target"), alone, documents, strict=True)
+    )
+    return f"in no pair: {source}{';' if alone[0] else ''} and {target}"
 
 
 def none_in_common(sides: Sequence[Path | None]) -> MexmaError:

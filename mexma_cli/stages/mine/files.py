@@ -22,7 +22,7 @@ from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
-from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_documents
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
@@ -143,7 +143,6 @@ def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
         elif path.is_file():
             lines[side] = scan(path).lines
     found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
-    tell_documents(len(found.pairs), found.alone, found.documents)
     return found
 
 

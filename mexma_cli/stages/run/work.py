@@ -33,6 +33,7 @@ from mexma_cli.stages.run.units import (
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
+from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.lines import read_lines, scan
 from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
@@ -174,7 +175,10 @@ def split(task: Task) -> dict[str, Any]:
     threads = int(os.environ.get("OMP_NUM_THREADS", 1))
     report = split(inputs, how, outputs, threads)
     outputs.report.unlink()  # it says how long it took: the facts below are in the run's report
-    return asdict(report)
+    lost = {reason: count for reason, count in report.documents_dropped.items() if reason in report.named}
+    said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
+    left_out = f"{language}: of {counted(report.documents, 'document')} {'; '.join(said)}" if lost else None
+    return asdict(report) | {"left_out": left_out}
 
 
 @_work
@@ -378,6 +382,7 @@ def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
+    from mexma_cli.stages.mine.documents import in_no_pair
 
     settings = task.settings
     (name, kind), *others = settings["files"].items()
@@ -397,7 +402,11 @@ def align(task: Task) -> dict[str, Any]:
     def show(found: Aligned) -> None:
         scores, places = found.scores()
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
-        shown.update(histogram=histogram(scores), samples=some)
+        documents = found.documents
+        said = f"{'-'.join(task.languages)}: documents {in_no_pair(documents.alone, documents.counts)}"
+        shown.update(
+            histogram=histogram(scores), samples=some, left_out=said if any(documents.alone) else None
+        )
         for name, kind in others:
             found.write(task.output / name, kind, settings["with_ids"])
 

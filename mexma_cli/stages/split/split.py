@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 Progress = Callable[[int, int], object]
 _FORMAT = 2
 _KIND = "split report"
+_NAMED = 3  # documents that are dropped, of a reason
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 _RULES = ("duplicate", "boilerplate")
 
@@ -116,6 +117,8 @@ class SplitReport:
     """Documents from JSONL."""
     ids: int
     """Documents from JSONL that have an id of their own."""
+    named: dict[str, list[str]]
+    """Some of the documents that were dropped with text in them, by reason."""
 
 
 def split(
@@ -323,11 +326,13 @@ def _merged(chunk: ChunkFile, codes: np.ndarray) -> np.ndarray:
 def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport:
     counts: Counter[str] = Counter()
     totals = np.zeros(256, dtype=np.int64)
+    named: dict[str, list[str]] = {}
     row = 0
     for path in found:
         chunk = ChunkFile(path)
         kept = len(chunk.array("hashes"))
         counts.update(chunk.counts)
+        _name_dropped(chunk, named)
         totals += np.bincount(_merged(chunk, codes[row : row + kept]), minlength=256)
         row += kept
     by_reason = {_REASONS[code]: int(count) for code, count in enumerate(totals) if code and count}
@@ -345,7 +350,18 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         characters=counts["characters"],
         objects=counts["objects"],
         ids=counts["ids"],
+        named=named,
     )
+
+
+def _name_dropped(chunk: ChunkFile, named: dict[str, list[str]]) -> None:
+    """Note some documents of a chunk that were dropped whole, by reason; not those without text."""
+    codes = chunk.array("codes")
+    for reason, code in DOCUMENT_CODES.items():
+        rows = np.flatnonzero(codes == code)[: _NAMED - len(named.get(reason, ()))]
+        if reason != "empty" and len(rows):
+            names, documents = chunk.lines("names"), chunk.array("documents")[rows]
+            named.setdefault(reason, []).extend(names[number] for number in documents.tolist())
 
 
 def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool) -> Iterator[Text]:
@@ -397,6 +413,7 @@ def _write_report(
             "read": report.documents,
             "repaired": report.repaired,
             "dropped": report.documents_dropped,
+            "such_as": report.named,
             "characters": report.characters,
         },
         "files_passed_over": report.passed_over,

@@ -22,12 +22,19 @@ def rows(found: DocumentPairs, **masks: np.ndarray) -> list[tuple[list[int], lis
     return [(own.tolist(), other.tolist()) for own, other in found.rows(keep_source, keep_target)]
 
 
-def test_equal_ids_are_paired(tmp_path: Path) -> None:
+def test_equal_ids_are_paired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     found = read_documents(
         write(tmp_path, "s", "a", "b", "a", "c"), write(tmp_path, "t", "x", "c", "a", "c", "y")
     )
     assert rows(found) == [([0, 2], [2]), ([3], [1, 3])]
     assert found.documents == (3, 4) and found.alone == (1, 2)
+    alone = "in no pair: 1 of 3 of the source, such as b; and 2 of 4 of the target, such as x, y"
+    assert caplog.messages == [
+        f"documents: 2 paired; {alone}",
+        "in no pair, of the source: b",
+        "in no pair, of the target: x, y",
+    ]
     assert rows(found, source=np.array([0, 1, 1, 0], bool)) == [([2], [2])]
     found.check_lines((4, 5), ("s.emb", "t.emb"))
     with pytest.raises(MexmaError, match=r"t has 5 lines, t\.emb has 6"):

@@ -469,11 +469,15 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
     assert re.search(r"zul_Latn +\d+ sentences, by the size\n", dry.stdout)
 
 
-def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None:
-    """Four chapters in two languages; one line is in none of them."""
+def test_documents_are_split_and_aligned_or_mined_within(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Four chapters in two languages; one line is in none of them, and two documents are in no pair."""
     for code in ("fra", "eng"):
         shutil.copytree(EXAMPLES.parent / "jonah" / code, tmp_path / code)
     (tmp_path / "fra/1.txt").write_text("12345678\n\n" + (tmp_path / "fra/1.txt").read_text())
+    (tmp_path / "fra/five.txt").write_bytes("Où est-il\u00a0?\n".encode("latin-1"))
+    (tmp_path / "fra/six.txt").write_text("Il est parti hier soir.\n")
     how = {"document": "file", "rejects": True}
     raw = {
         "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),
@@ -482,6 +486,12 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     }  # fmt: skip
     recipe = CorpusRecipe.model_validate(raw)
     assert [unit.stage for unit in done(recipe)[0].units.values()].count("align") == 1
+    lost = [
+        "fra_Latn: of 6 documents 1 not UTF-8, such as five",
+        "fra_Latn-eng_Latn: documents in no pair: 1 of 5 of the source, such as six; "
+        "and 0 of 4 of the target",
+    ]
+    assert set(lost) <= set(caplog.messages)
     folder = tmp_path / "run"
     pairs = folder / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"
     aligned = [line.split("\t") for line in pairs.read_text().splitlines()]
@@ -491,6 +501,7 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     rejects = read_lines(folder / "fra_Latn/sentences/fra_Latn.rejects.zst")
     assert any(line.startswith("digits\t1\t0\t8\t") for line in rejects)
     page = html.unescape((folder / "report.html").read_text())
+    assert all(f"<li>{one}</li>" in page for one in lost)
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
     assert f"<td>{best[1]}</td><td>{best[2]}</td>" in page
     assert "pairs by score" in page

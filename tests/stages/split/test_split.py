@@ -387,6 +387,7 @@ def test_broken_files_are_counted_or_refused(
     report = run(tmp_path / "a.txt", to=out)
     assert out.read_text("utf-8").splitlines() == [ONE, TWO]
     assert report.documents_dropped == {"not UTF-8": 1, "too long": 1, "empty": 1}
+    assert report.named == {"not UTF-8": ["2"], "too long": ["4"]}
     assert report.repaired == {"control": 1} and report.dropped == {"short": 1}
     places = [row[:2] for row in rows(out.with_name("rejects.tsv"))]
     assert places == [["not UTF-8", "2"], ["short", "3"], ["too long", "4"], ["empty", "5"]]
