@@ -27,7 +27,7 @@ from mexma_cli.commands.options import (
 from mexma_cli.files import resolved
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import AlignSettings, EncoderChoice
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, such_as
 
 if TYPE_CHECKING:
     from mexma_cli.stages.align.align import AlignCounts
@@ -177,7 +177,6 @@ def command(
 
 
 def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
-    from mexma_cli.stages.align.align import UNLIKE
     from mexma_cli.stages.align.files import UNALIGNED
 
     kinds = [(count, f"{one}-{other}") for (one, other), count in counts.kinds.most_common() if one and other]
@@ -191,22 +190,16 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
     for side, name in enumerate(("source", "target")):
         total, alone = counts.sentences(side)
         log.info("%s: %s, of which %s without a translation", name, counted(total, "sentence"), f"{alone:,}")
-        if counts.empty[side]:
-            empty = counted(counts.empty[side], "document")
-            log.warning("%s of the %s in these pairs: no sentences", empty, name)
-    if counts.unlike:
-        log.warning(
-            "%s of %s: the mean score of the alignments is below %s, as in texts that are no translations or "
-            "in another order (`mexma mine` finds those), or that the encoder cannot read",
-            f"{counts.unlike:,}",
-            of,
-            UNLIKE,
-        )
+    for warning in counts.warnings():
+        log.warning("%s", warning)
     if counts.dropped:
         names = {"threshold": "below the threshold", "kind": "not 1-1"}
         names["documents"] = "of documents of which too little is aligned"
         reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
-        log.info("dropped: %s; written: %s", reasons, f"{counts.written:,}")
+        log.info("dropped: %s; written: %s", reasons, counted(counts.written, "alignment"))
+    if counts.too_little:
+        left, some = counts.pairs - len(counts.too_little), such_as(counts.too_little)
+        log.info("written: %s of %s; of the others too little is aligned%s", f"{left:,}", of, some)
     if not counts.written:
         log.warning("nothing was aligned")
     if job.unaligned is not None:

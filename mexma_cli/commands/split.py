@@ -16,8 +16,7 @@ from mexma_cli.commands.options import options_of, output_option, path_option, w
 from mexma_cli.languages import name as language_name
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
-from mexma_cli.text.amounts import counted
-from mexma_cli.text.amounts import such_as
+from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.rules import OF_SENTENCES, RULES
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, Bitext, BitextFormat, RawText, Record, bitext_format
+from mexma_cli.formats.bitext import AlignedPair, Bitext, BitextFormat, RawText, Record, begun, bitext_format
+from mexma_cli.formats.tmx import sides_among
+from mexma_cli.languages import UNSTATED
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -18,6 +20,7 @@ _LONGEST = 1 << 28  # bytes of a pair of documents
 _SPACELESS = "\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = f"[{_SPACELESS}]{{1,2}}|[^\\s{_SPACELESS}]+"  # slow to compile
 Span = tuple[range, range]
+_SIDES = ("source", "target")
 
 
 class DocumentPair(NamedTuple):
@@ -30,7 +33,7 @@ class DocumentPair(NamedTuple):
         sentences: Of both sides, in order.
         lines: Where they stand in the documents' files, from 1.
         beads: All sentences of both sides in order: those of each alignment, or one that is alone.
-        scores: Of the beads; 0 for a sentence that is alone.
+        scores: Of the beads; 0 for a sentence that is alone, but where a filter drops its alignment.
     """
 
     names: tuple[str, str]
@@ -73,14 +76,19 @@ class DocumentPair(NamedTuple):
             scores=self.scores[first:last],
         )
 
-    def as_object(self) -> dict[str, Any]:
-        """For JSON; sentences are counted from 0."""
+    def as_object(self, languages: tuple[str, str]) -> dict[str, Any]:
+        """For JSON, with the languages of both sides; sentences are counted from 0."""
         both = [(x, y, score) for (x, y), score in zip(self.beads, self.scores, strict=True) if x and y]
         alone = [[i for bead in self.beads if not bead[1 - side] for i in bead[side]] for side in (0, 1)]
         total = sum(map(len, self.sentences))
         return {
             "source_document": self.names[0],
             "target_document": self.names[1],
+            **{
+                f"{side}_language": code
+                for side, code in zip(_SIDES, languages, strict=True)
+                if code != UNSTATED
+            },
             **({} if self.piece is None else {"piece": self.piece}),
             "score": self.score,
             "aligned": round(1 - sum(map(len, alone)) / max(total, 1), 4),
@@ -113,23 +121,28 @@ class Documents(BitextFormat):
     ) -> Iterator[Chunk]:
         """The lines of pairs of documents, each a `DocumentPair`."""
         for pair in pairs:
-            yield (json.dumps(pair.as_object(), ensure_ascii=False) + "\n",), 0
+            yield (json.dumps(pair.as_object(languages), ensure_ascii=False) + "\n",), 0
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        return Bitext(self.name, languages, _records(*texts))
+        (text,), sides = texts, [languages]
+        return begun(self.name, _records(text, sides), lambda: sides[-1])
 
 
-def _records(text: RawText) -> Iterator[Record]:
-    """The alignments."""
+def _records(text: RawText, sides: list[tuple[str, str]]) -> Iterator[Record]:
+    """The alignments; `sides` get the languages that the objects state."""
     for number, line in enumerate(_lines(text), 1):
         try:
-            pairs = _pairs(json.loads(line))
+            found = json.loads(line)
+            pairs = _pairs(found)
+            tags = [found[name] for side in _SIDES if isinstance(found.get(name := f"{side}_language"), str)]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise MexmaError(
                 f"{text.where}, line {number}: not a pair of documents",
                 "each line is one as `mexma align --format documents` writes them",
             ) from None
-        yield from ((None, pair) for pair in pairs)
+        names, sides[-1] = sides_among(sides[-1], tags, text.where, text.options) if tags else ([], sides[-1])
+        swapped = names == tags[::-1] != tags
+        yield from ((None, _swapped(pair) if swapped else pair) for pair in pairs)
 
 
 def _pairs(found: dict[str, Any]) -> list[AlignedPair]:
@@ -140,6 +153,11 @@ def _pairs(found: dict[str, Any]) -> list[AlignedPair]:
         (source + target).encode()  # no halves of characters
         pairs.append(AlignedPair(float(one["score"]), source, target, *names, lines, others))
     return pairs
+
+
+def _swapped(pair: AlignedPair) -> AlignedPair:
+    score, source, target, one, other, lines, others = pair
+    return AlignedPair(score, target, source, other, one, others, lines)
 
 
 def _part(found: dict[str, Any], side: str, places: Sequence[int]) -> tuple[str, tuple[int, ...]]:

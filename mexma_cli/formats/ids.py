@@ -8,10 +8,11 @@ from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import columns_of
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.lines import document_id, label_of, read_lines
 
 log = logging.getLogger(__name__)
+_NAMED = 3  # unknown ids, in a warning
 
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
@@ -46,11 +47,13 @@ def read_id_pairs(
     """
     where, pairs = label_of(path), list[tuple[str, str]]()
     kind = "document" if documents else "id"
-    hint, unknown, number = "each line must be: source id TAB target id", list[MexmaError](), 0
+    hint, unknown = "each line must be: source id TAB target id", list[MexmaError]()
+    number = header = 0
     for number, line in enumerate(read_lines(path), 1):
         names = line.split("\t")
         if number == 1 and names[0] not in ids[0] and columns_of(names):
             log.warning("%s: left out: header line (1)", where)
+            header = 1
             continue
         if len(names) != 2:
             found = counted(len(names), "tab-separated field")
@@ -69,12 +72,18 @@ def read_id_pairs(
         )
         if not documents:
             raise error
-        unknown = unknown or [error]
-    if not number:
+        if len(unknown) < _NAMED:
+            unknown.append(error)
+    if number == header:
         raise MexmaError(f"{where} is empty: it has no pairs", hint)
     if not pairs:
         raise unknown[0]
     if unknown:
-        left = counted(number - len(pairs), "pair of documents", "pairs of documents")
-        log.warning("%s of %s left out, without sentences: %s", left, f"{number:,}", unknown[0].message)
+        left = counted(number - header - len(pairs), "pair of documents", "pairs of documents")
+        log.warning(
+            "%s of %s left out, whose ids are misspelt or have no sentences%s",
+            left,
+            f"{number - header:,}",
+            such_as([error.message for error in unknown]),
+        )
     return pairs

@@ -43,7 +43,14 @@ def write_alignment_page(path: Path, pairs: Iterable[DocumentPair], names: tuple
 
 def _document(pair: DocumentPair, most: int) -> dict[str, Any]:
     both = [score for (x, y), score in zip(pair.beads, pair.scores, strict=True) if x and y]
-    alone = [sum(len(bead[side]) for bead in pair.beads if not bead[1 - side]) for side in (0, 1)]
+    levels = list(map(_level, pair.beads, pair.scores))
+    alone, dropped = (
+        [
+            sum(len(x[side]) for x, own in zip(pair.beads, levels, strict=True) if own == kind)
+            for side in (0, 1)
+        ]
+        for kind in ("alone", "dropped")
+    )
     names = [name for name in dict.fromkeys(pair.names) if name]
     piece = [] if pair.piece is None else [f"piece {pair.piece}"]
     return {
@@ -52,20 +59,23 @@ def _document(pair: DocumentPair, most: int) -> dict[str, Any]:
         "mean": sum(both) / len(both) if both else None,
         "sizes": [f"{len(side):,}" for side in pair.sentences],
         "alone": [f"{count:,}" for count in alone],
+        "dropped": [f"{count:,}" for count in dropped if any(dropped)],
         "beads": [
             {
-                "level": _level(bead, score),
+                "level": level,
                 "score": score,
                 "sides": [_side(pair, bead, side) for side in (0, 1)],
             }
-            for bead, score in list(zip(pair.beads, pair.scores, strict=True))[:most]
+            for bead, score, level in list(zip(pair.beads, pair.scores, levels, strict=True))[:most]
         ],
     }
 
 
 def _level(bead: tuple[range, range], score: float) -> str:
-    """The name of its colour in the template."""
-    return f"s{sum(score >= low for low in BORDERS)}" if all(bead) else "alone"
+    """The name of its colour in the template; "dropped" where a filter drops the alignment of a sentence."""
+    if all(bead):
+        return f"s{sum(score >= low for low in BORDERS)}"
+    return "dropped" if score else "alone"
 
 
 def _side(pair: DocumentPair, bead: tuple[range, range], side: int) -> list[tuple[int, str]]:

@@ -145,6 +145,8 @@ def test_whole_documents_are_written_and_filter_reads_them(
     strict = ("--threshold", "0.2", "--min-aligned", "0.6")
     some = ok(run(*command, *strict, "--format", "documents"))
     assert [json.loads(line)["source_document"] for line in some.stdout.splitlines()] == list("abcd")
+    too_little = "written: 4 of 5 pairs of documents; of the others too little is aligned, such as e\n"
+    assert too_little in some.stderr
     rows = pairs_of(ok(run(*command, *strict)).stdout)
     assert len(rows) > 20 and "Nada de eso, dijo." not in " ".join(row[0] for row in rows)
     pieces = ok(run(*command, "--format", "documents", "--chunks", "30")).stdout.splitlines()
@@ -171,6 +173,14 @@ def test_texts_in_another_order_are_told_of(tmp_path: Path) -> None:
     for lines, told in ((target, False), (target[::-1], True)):
         done = ok(run("align", spanish, write(tmp_path / "t", *lines), "--format", "vecalign"))
         assert ("1 of 1 pair of documents: the mean score" in done.stderr) == told
+
+
+def test_pairs_of_which_hardly_anything_is_aligned_are_named(tmp_path: Path) -> None:
+    for name, lines in (("a", 36), ("b", 1)):
+        write(tmp_path / f"s/{name}.txt", *sides()[0][:lines])
+        write(tmp_path / f"t/{name}.txt", *sides()[1])
+    done = ok(run("align", tmp_path / "s", tmp_path / "t"))
+    assert "1 of 2 pairs of documents: less than 25 % of the sentences is aligned, such as b\n" in done.stderr
 
 
 def test_names_in_nfc_and_nfd_or_no_unicode_at_all(tmp_path: Path) -> None:
@@ -236,7 +246,7 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
     done = ok(
         run("align", source, target, "-o", out, "--report", report, "--unaligned", rest, "--threshold", "0.2")
     )
-    alone = "in no pair: 1 of 6 of the source, such as deep/only; and 1 of 6 of the target, such as c"
+    alone = "in no pair: 1 of 6 of the source, such as deep/only; and 1 of 6 of the target, such as deep/c"
     assert f"documents: 5 paired; {alone}\n" in done.stderr
     assert "warning: 1 document of the target in these pairs: no sentences" in done.stderr
     said = json.loads(report.read_text(encoding="utf-8"))
@@ -315,7 +325,7 @@ def test_documents_are_found(folders: list[Path], tmp_path: Path) -> None:
         (f"deep/{name}", f"deep/{'abcde'.index(name)}") for name in "abde"
     }
     assert (
-        "documents: 4 paired; in no pair: 0 of 4 of the source and 1 of 5 of the target, such as 2"
+        "documents: 4 paired; in no pair: 0 of 4 of the source and 1 of 5 of the target, such as deep/2"
         in done.stderr
     )
 

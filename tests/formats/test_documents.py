@@ -40,6 +40,8 @@ def test_an_object_has_all_sentences_and_says_what_is_alone() -> None:
     assert json.loads(written(PAIR)) == {
         "source_document": "a",
         "target_document": "b",
+        "source_language": "spa_Latn",
+        "target_language": "eng_Latn",
         "score": 0.75,
         "aligned": 0.8571,
         "source": ["uno dos", "tres", "cuatro cinco"],
@@ -81,6 +83,18 @@ def test_alignments_are_read_as_pairs() -> None:
     ]
     assert read(line[:50], line[50:] + line[:9], line[9:].rstrip()) == pairs + pairs
     assert read(written(*PAIR.pieces(4))) == pairs
+
+
+def test_the_languages_are_written_and_tell_the_sides_apart() -> None:
+    for stated, wanted, first in (
+        (("und", "und"), ("spa_Latn", "eng_Latn"), "uno dos tres"),
+        (("und", "eng_Latn"), ("spa_Latn", "eng_Latn"), "uno dos tres"),
+        (("und", "es"), ("eng_Latn", "spa_Latn"), "one two three"),
+        (("fra_Latn", "deu_Latn"), ("fra_Latn", "deu_Latn"), "uno dos tres"),
+    ):
+        text = RawText(iter([written(PAIR).encode()]), "f")
+        found = formats(alignments=True)["documents"].read(text, languages=stated)
+        assert found.languages == wanted and next(iter(found.pairs)).source == first
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,22 @@ def test_sentences_are_escaped_and_coloured_by_score(tmp_path: Path) -> None:
         ("3", "page"),
     ]
     assert "are shown" not in text and "http" not in text
+    assert "<b>of these alone</b> 0 and 1</span></p>" in text and "dropped by" not in text
+
+
+def test_sentences_whose_alignment_a_filter_drops_are_apart(tmp_path: Path) -> None:
+    beads = [
+        (range(0, 1), range(0, 0)),
+        (range(1, 1), range(0, 1)),
+        *PAIR.beads[1:],
+        (range(1, 2), range(1, 2)),
+    ]
+    path = tmp_path / "page.html"
+    write_alignment_page(path, [PAIR._replace(beads=beads, scores=[0.2, 0.2, 0.0, 0.7])], ("x", "y"))
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r'class="bead (\w+)"', text) == ["dropped", "dropped", "alone", "s3"]
+    assert "<b>of these alone</b> 0 and 1</span><span><b>dropped</b> 1 and 1</span>" in text
+    assert "dropped by --threshold or --keep" in text
 
 
 def test_of_very_long_texts_the_beginning_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

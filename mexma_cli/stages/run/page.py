@@ -35,7 +35,7 @@ def write_page(
         wanted: With the language pairs of this run alone; of the others, the page has what earlier runs did.
 
     Returns:
-        What the units of this run say of documents that they left out.
+        What units say of documents that they left out, or that look wrong.
     """
     page = _Page(folder, progress, wanted)
     pairs = recipe.language_pairs()
@@ -54,9 +54,9 @@ def write_page(
         languages=page.languages(codes),
         pairs=page.pairs(pairs),
         scores=[found for pair in pairs if (found := page.scores(pair))],
-        left_out=page.left_out,
+        notes=page.notes,
     )
-    return page.left_out
+    return page.notes
 
 
 def is_page(path: Path) -> bool:
@@ -76,14 +76,14 @@ class _Page:
         self._processor = Counter[str]()  # seconds of the processor of this run and earlier ones, by stage
         self.files: list[str] = []
         """The sentence pairs, by their paths in the run's folder."""
-        self.left_out: list[str] = []
-        """What units say of documents that they left out."""
+        self.notes: list[str] = []
+        """What units say of documents that they left out, or that look wrong."""
         for unit in progress.units.values():
             record = folder.record(unit.name) if progress.is_done(unit.name) else None
             if record is not None:
                 self._processor[unit.stage] += record.processor_seconds  # pyrefly: ignore[unsupported-operation]
                 self.files += record.files if unit.is_result else ()
-                self.left_out += filter(None, [record.facts.get("left_out")])
+                self.notes += record.facts.get("notes", ())
 
     def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         """The results, when and where they were made, and the time that they took."""

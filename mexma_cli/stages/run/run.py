@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 RECIPE = "recipe.yaml"
 _VAGUE = 0.4  # width of a precision's interval
-_NAMED = 5  # units that failed, or left documents out, in messages
+_NAMED = 5  # units that failed, or notes of units, in messages
 
 
 def run_corpus(
@@ -85,10 +85,10 @@ def run_corpus(
             workers.stop()
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         _tell_pairs(folder, progress)
-        left_out = write_page(folder, recipe, wanted, progress)
-        for one in left_out[:_NAMED]:
-            log.warning("%s", one)
-        if more := left_out[_NAMED:]:
+        notes = write_page(folder, recipe, wanted, progress)
+        for note in notes[:_NAMED]:
+            log.warning("%s", note)
+        if more := notes[_NAMED:]:
             log.warning("and %s more in %s", f"{len(more):,}", folder.path / PAGE)
     if progress.failed:
         pairs, missed = counted(len(progress.goals), "language pair"), len(progress.missed())

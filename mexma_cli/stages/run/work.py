@@ -177,8 +177,8 @@ def split(task: Task) -> dict[str, Any]:
     outputs.report.unlink()  # it says how long it took: the facts below are in the run's report
     lost = {reason: count for reason, count in report.documents_dropped.items() if reason in report.named}
     said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
-    left_out = f"{language}: of {counted(report.documents, 'document')} {'; '.join(said)}" if lost else None
-    return asdict(report) | {"left_out": left_out}
+    lost_of = f"{language}: of {counted(report.documents, 'document')} {'; '.join(said)}"
+    return asdict(report) | {"notes": [lost_of] if lost else []}
 
 
 @_work
@@ -403,14 +403,13 @@ def align(task: Task) -> dict[str, Any]:
         scores, places = found.scores()
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
         documents = found.documents
-        said = f"{'-'.join(task.languages)}: documents {in_no_pair(documents.alone, documents.counts)}"
-        shown.update(
-            histogram=histogram(scores), samples=some, left_out=said if any(documents.alone) else None
-        )
+        said = [f"documents {in_no_pair(documents.alone, documents.counts)}"] if any(documents.alone) else []
+        shown.update(histogram=histogram(scores), samples=some, notes=said)
         for name, kind in others:
             found.write(task.output / name, kind, settings["with_ids"])
 
     counts, changed = align_files(job, _encoder(task), on_aligned=show)
+    shown["notes"] = [f"{'-'.join(task.languages)}: {one}" for one in (*shown["notes"], *counts.warnings())]
     return {
         "documents": counts.pairs,
         "pairs": counts.written,

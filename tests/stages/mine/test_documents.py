@@ -23,7 +23,7 @@ def rows(found: DocumentPairs, **masks: np.ndarray) -> list[tuple[list[int], lis
 
 
 def test_equal_ids_are_paired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "mexma_cli")
     found = read_documents(
         write(tmp_path, "s", "a", "b", "a", "c"), write(tmp_path, "t", "x", "c", "a", "c", "y")
     )
@@ -52,10 +52,13 @@ def test_pairs_with_a_document_that_split_emptied_are_left_out_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source, target = write(tmp_path, "s", "1", "2"), write(tmp_path, "t", "A", "B")
-    pairs = write(tmp_path, "p", "1\tB", "3\tA", "2\tC", "2\tA")
+    pairs = write(tmp_path, "p", "source\ttarget", "1\tB", "3\tA", "2\tC", "2\tA")
     assert rows(read_documents(source, target, pairs)) == [([0], [1]), ([1], [0])]
-    said = "2 pairs of documents of 4 left out, without sentences: "
-    assert f"{said}{pairs}, line 2: the document '3' is not in {source}" in caplog.text
+    said = "2 pairs of documents of 4 left out, whose ids are misspelt or have no sentences, such as "
+    lines = (
+        f"{pairs}, line 3: the document '3' is not in {source}, {pairs}, line 4: the document 'C' is not in"
+    )
+    assert f"{said}{lines} {target}" in caplog.text
 
 
 class TestBadInput:
