@@ -222,6 +222,14 @@ def _registry() -> dict[str, str]:
     }
 
 
+def _of_country(code: str) -> list[str]:
+    """The most spoken language of a country, whose code (``ua``) is taken for a language's; else none."""
+    from langcodes.data_dicts import LIKELY_SUBTAGS
+
+    usual = LIKELY_SUBTAGS.get(f"und-{code.upper()}") if len(code) == 2 else None
+    return [resolve(usual)] if usual else []
+
+
 def _unknown(code: str) -> MexmaError:
     names, aliases, _ = _table()
     wanted = code.strip().lower().replace("-", "_")
@@ -236,7 +244,7 @@ def _unknown(code: str) -> MexmaError:
         near = [aliases.get(registry[hit], registry[hit]) for hit in hits]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted.split("_")[0], aliases, n=6)]
-    best = named(code) or list(dict.fromkeys(near))[:3]
+    best = named(code) or list(dict.fromkeys([*_of_country(wanted), *near]))[:3]
     listed = ", ".join(f"{flores} ({name(flores)})" for flores in best)
     hint = f"did you mean {listed}?" if listed else "use an ISO 639 code such as fr or fra, or `und`"
     return MexmaError(f"unknown language code {code!r}", hint)

@@ -77,7 +77,14 @@ def test_spellings_are_all_of_one_language() -> None:
 
 @pytest.mark.parametrize(
     ("code", "nearest"),
-    [("fra_Ltn", "fra_Latn"), ("french", "fra_Latn"), ("engl", "eng_Latn"), ("xx", "xho_Latn")],
+    [
+        ("fra_Ltn", "fra_Latn"),
+        ("french", "fra_Latn"),
+        ("engl", "eng_Latn"),
+        ("xx", "xho_Latn"),
+        ("ua", "did you mean ukr_Cyrl (Ukrainian), "),  # a country
+        ("cz", "did you mean ces_Latn (Czech), "),
+    ],
 )
 def test_unknown_code_names_the_nearest(code: str, nearest: str) -> None:
     with pytest.raises(MexmaError) as caught:
