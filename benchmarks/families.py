@@ -25,15 +25,21 @@ from mexma_cli.encoder.loading.folder import BUNDLED
 
 KINDS = {
     "xlm-roberta": "XLMRoberta",
+    "roberta": "Roberta",
+    "camembert": "Camembert",
     "bert": "Bert",
+    "distilbert": "DistilBert",
     "modernbert": "ModernBert",
+    "qwen2": "Qwen2",
     "qwen3": "Qwen3",
     "llama": "Llama",
     "mistral": "Mistral",
+    "gemma": "Gemma",
     "gemma3_text": "Gemma3Text",
     "eurobert": "EuroBert",
 }
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536}
+SHAPE |= {"hidden_dim": 1536}  # DistilBERT's name for it
 SHAPE |= {"head_dim": 64, "num_key_value_heads": 6, "max_position_embeddings": 514, "type_vocab_size": 1}
 
 

@@ -18,7 +18,7 @@ from mexma_cli.encoder.loading import card, pq, static
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS, check_replaceable, written_aside
 from mexma_cli.encoder.loading.hub import is_id, upload
 from mexma_cli.encoder.loading.library import KIND, LibraryEncoder, LibraryModel
-from mexma_cli.encoder.loading.load import load
+from mexma_cli.encoder.loading.load import Loaded, load
 from mexma_cli.encoder.loading.modules import is_only_ours, save_modules
 from mexma_cli.encoder.loading.settings import (
     prompt_settings,
@@ -156,10 +156,8 @@ class SentenceEncoder:
             MexmaError: No such encoder, not an encoder's folder, a module that neither mexma nor an installed
                 sentence-transformers supports, or a device that this machine does not have.
         """
-        if isinstance(max_tokens, int) and max_tokens < 2:
-            raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
         found = load(name_or_path, pooling, trust_remote_code, code_revision)
-        length = _length(found.name, max_tokens, found.limit)
+        length = _length(found, max_tokens)
         encoder = cls(found.name, found.weights, found.tokenizer, found.pooling, found.modules, length)
         if found.ngrams_in:
             encoder.ngrams = NgramEmbeddings.load(found.ngrams_in, found.weights.config.hidden_size)
@@ -696,7 +694,7 @@ class SentenceEncoder:
             if dtype == "pq":
                 raise MexmaError(f"{self.name!r}: a static encoder is not quantised", "--dtype fp16")
             table = {name: weight.to(stored) for name, weight in self.transformer.weights.items()}
-            static.save_table(where, table, self.fast_tokenizer.unlimited)
+            static.save_table(where, table, self.fast_tokenizer, self.max_tokens)
             write_prompts(where, prompts)
             return stored
         self.tokenizer.save_pretrained(where)
@@ -721,13 +719,21 @@ class SentenceEncoder:
         return stored
 
 
-def _length(name: str, wanted: int | Literal["encoder"] | None, limit: int) -> int:
-    """The tokens that sentences of the encoder `name` are cut to, of which it takes `limit` at most."""
+def _length(found: Loaded, wanted: int | Literal["encoder"] | None) -> int:
+    """The tokens that sentences are cut to."""
     if wanted == "encoder":
-        return limit
-    if wanted is not None and wanted > limit:
-        log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, wanted)
-    return min(wanted or MAX_TOKENS, limit)
+        return found.limit
+    if wanted is not None:
+        special = len(found.tokenizer.encode([""])[0])
+        if wanted <= special:
+            raise MexmaError(
+                f"{found.name!r}: a limit of {wanted} tokens has no room for a sentence",
+                f"{special} are special ones: --max-tokens {special + 1} or more",
+            )
+        if wanted > found.limit:
+            text = "%s takes %d tokens at most: the limit is %d, not %d"
+            log.warning(text, found.name, found.limit, found.limit, wanted)
+    return min(wanted or MAX_TOKENS, found.limit)
 
 
 def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, Any]) -> None:

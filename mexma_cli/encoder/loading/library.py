@@ -239,19 +239,19 @@ class LibraryEncoder:
     low: bool
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`transformer.Embed`), after every 32 batches.
+        """Rows and vectors (`transformer.Embed`), batch by batch.
 
-        A text without tokens has the vector that it has beside others: alone, many models refuse it.
+        The batches are the library's own: with some models the vector of a text depends on the padding, and
+        so on the others. A batch of texts without tokens gets another text, since many models refuse it.
         """
-        order = np.argsort([-len(sentence) for sentence in some.texts], kind="stable")
-        bare = np.array([not len(ids) for ids in some.tokens], bool)[order]
-        for chosen, beside, most in ((order[~bare], [], 32 * self.batch), (order[bare], ["a"], self.batch)):
-            for start in range(0, len(chosen), most):
-                rows = chosen[start : start + most]
-                texts = [some.texts[row] for row in rows]
-                yield rows, self._vectors([*texts, *beside], self.batch + len(beside))[: len(rows)]
+        order = np.argsort([-len(sentence) for sentence in some.texts])  # not stable, as the library's
+        for start in range(0, len(order), self.batch):
+            rows = order[start : start + self.batch]
+            beside = [] if any(len(some.tokens[row]) for row in rows) else ["a"]
+            texts = [some.texts[row] for row in rows]
+            yield rows, self._vectors([*texts, *beside])[: len(rows)]
 
-    def _vectors(self, texts: list[str], batch: int) -> np.ndarray:
+    def _vectors(self, texts: list[str]) -> np.ndarray:
         import torch
 
         library = self.model.library
@@ -262,9 +262,8 @@ class LibraryEncoder:
             try:
                 if lowered:
                     library.max_seq_length = self.max_tokens
-                found = library.encode(
-                    texts, prompt=self.prompt, batch_size=batch, show_progress_bar=False, **named
-                )
+                given = {"prompt": self.prompt, "batch_size": len(texts), **named}
+                found = library.encode(texts, show_progress_bar=False, **given)
             finally:
                 if lowered:
                     library.max_seq_length = limit

@@ -87,9 +87,13 @@ def _no_object() -> Any:
     raise MexmaError("a static encoder has no tokeniser of transformers'", "it embeds, and is exported")
 
 
-def save_table(where: Path, weights: dict[str, torch.Tensor], tokenizer: Tokenizer) -> None:
-    """Write what sentence-transformers' StaticEmbedding reads: token vectors and the tokeniser."""
+def save_table(where: Path, weights: dict[str, torch.Tensor], words: LazyTokenizer, limit: int) -> None:
+    """Write what sentence-transformers' StaticEmbedding reads: token vectors, and the tokeniser, which cuts
+    there."""
     from safetensors.torch import save_file
 
     save_file(weights, where / FILES[0], metadata={"format": "pt"})
-    tokenizer.save(str(where / "tokenizer.json"))
+    backend = words.unlimited
+    if limit < sys.maxsize:
+        backend.enable_truncation(limit, direction="left" if words.keeps_end else "right")
+    backend.save(str(where / "tokenizer.json"))

@@ -20,6 +20,7 @@ from tokenizers.processors import TemplateProcessing
 
 from mexma_cli.encoder.loading.settings import read_json_object
 from mexma_cli.encoder.loading.weights import damage_as_message
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.transformer import quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
@@ -37,6 +38,7 @@ _SETTINGS = {
     "tokenizer_class",
 }
 """With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
+_MORE_TOKENS = ("added_tokens.json", "special_tokens_map.json")  # which transformers adds to tokenizer.json
 START, PADDING, END, UNKNOWN = range(4)
 """Ids of <s>, <pad>, </s> and <unk> in fairseq and in transformers' NLLB."""
 LONGEST = 1 << 20
@@ -96,9 +98,11 @@ class LazyTokenizer:
 
     Attributes:
         pads_left: Whether other programs put padding before a sentence.
+        masks: Whether they tell the model where padding is.
     """
 
     pads_left = False
+    masks = True
 
     def __init__(
         self,
@@ -125,13 +129,20 @@ class LazyTokenizer:
         keeps_end = tokenizer.truncation_side == "left"
         made = cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
         made.pads_left = tokenizer.padding_side == "left"
+        made.masks = "attention_mask" in tokenizer.model_input_names
         return made
 
     @classmethod
     @panic_as_message()
     def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> LazyTokenizer | None:
-        """From a folder; None if transformers would change tokenizer.json, or cannot read it."""
+        """From a folder; None if transformers would change tokenizer.json, as for some decoders whatever the
+        class that they name, or cannot read it."""
         try:
+            kind = (read_json_object(folder / "config.json") or {}).get("model_type")
+            if kind is not None and not FAMILIES[kind].is_bert:
+                return None
+            if any((folder / name).is_file() for name in _MORE_TOKENS):
+                return None
             config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
             if not set(config) <= _SETTINGS or config["tokenizer_class"] != "TokenizersBackend":
                 return None

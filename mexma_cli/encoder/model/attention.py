@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from mexma_cli.encoder.model.families import FAMILIES
-from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
+from mexma_cli.encoder.model.packing import PackedBatch, pack, token_embeddings
 from mexma_cli.encoder.model.short_attention import attend, within_short
 from mexma_cli.errors import MexmaError, installed_by
 
@@ -140,6 +142,42 @@ def run_packed(
         rows = {name: part[i].unflatten(0, (n, length)) for name, part in parts.items()}
         states.append(model(**rows).last_hidden_state.flatten(0, 1))
     return torch.cat(states)
+
+
+@torch.inference_mode()
+def same_padded(
+    model: PreTrainedModel,
+    sentences: Sequence[np.ndarray],
+    first_position: int,
+    padding: int,
+    pads_left: bool,
+) -> bool:
+    """Whether packed sentences have the states of a padded batch with its mask and the model's own attention,
+    computed in float32. The model attends by packed sentences again.
+
+    Args:
+        sentences: Token ids of each.
+        first_position: As for `pack`.
+        padding: Id of the padding token, which stands before a sentence if `pads_left`.
+    """
+    stored = [part.data for part in model.parameters()]
+    packed = pack(sentences, first_position)
+    ids = torch.full((len(sentences), max(packed.lengths)), padding)
+    mask = torch.zeros_like(ids)
+    for row, sentence in enumerate(sentences):
+        own = slice(-len(sentence), None) if pads_left else slice(len(sentence))
+        ids[row, own], mask[row, own] = torch.from_numpy(sentence), 1
+    try:
+        for part in model.parameters():
+            part.data = part.data.float()
+        states = run_packed(model, packed, "bucketed")
+        model.set_attn_implementation("eager")
+        padded = model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
+    finally:
+        model.set_attn_implementation(IMPLEMENTATION)
+        for part, data in zip(model.parameters(), stored, strict=True):
+            part.data = data
+    return torch.allclose(states, padded, rtol=1e-4, atol=1e-4)
 
 
 def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:

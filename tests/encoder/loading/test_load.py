@@ -18,7 +18,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import load as loading
 from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
-from tests.encoder.conftest import WEIGHTS, change_json
+from tests.encoder.conftest import WEIGHTS, change_json, write
 
 
 def never() -> Any:
@@ -115,6 +115,17 @@ def test_weights_keep_all_digits_whatever_type_is_stated(prefix: str, folder: Pa
 def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
     assert LazyTokenizer.plain(folder, never)
     change_json("tokenizer_config.json", **changes)(folder)
+    assert LazyTokenizer.plain(folder, never) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("config.json", {"model_type": "qwen2"}), ("special_tokens_map.json", {}), ("added_tokens.json", {})],
+)
+def test_files_of_which_transformers_changes_the_tokeniser(
+    name: str, content: dict[str, str], folder: Path
+) -> None:
+    write(folder / name, content)
     assert LazyTokenizer.plain(folder, never) is None
 
 

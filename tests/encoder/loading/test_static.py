@@ -116,6 +116,8 @@ def test_a_tokeniser_that_cuts_is_honoured(texts: list[str], tmp_path: Path) -> 
     assert encoder.max_tokens == 5
     theirs = theirs_of(str(tmp_path / "it")).encode(texts)
     np.testing.assert_allclose(encoder.embed(texts), theirs, atol=1e-5)
+    encoder.save(tmp_path / "saved")
+    np.testing.assert_allclose(theirs_of(str(tmp_path / "saved")).encode(texts), theirs, atol=1e-5)
     # What the library runs has no limit that could be set.
     edit("modules.json", lambda entries: entries[1].update(type=f"{OLD}.Dropout"))(tmp_path / "it")
     write(tmp_path / "it" / "1_Dense" / "config.json", {"dropout": 0.1})
