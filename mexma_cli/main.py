@@ -218,7 +218,7 @@ def _say_what_to_do(error: click.UsageError) -> None:
         if "--set" in options:
             error.message += " Keys of the recipe are changed with --set KEY=VALUE."  # pyrefly: ignore[read-only]
     elif error.message.startswith("Got unexpected extra argument") and "--output" in options:
-        error.message += ". An output is named with -o."  # pyrefly: ignore[read-only]
+        error.message += ". An output is named with -o, and a pattern is quoted: 'docs/*.fra.txt'."  # pyrefly: ignore[read-only]
 
 
 class RoadGroup(LazyGroup):

@@ -91,6 +91,8 @@ def _instead(path: Path) -> str:
         with suppress(MexmaError):
             Result.read(file)
             results.append(file)
+    if (path / "units").is_dir() and (path / "report.html").is_file():
+        return f"its report is {path / 'report.html'}"
     if not results:
         return f"name the folder of `mexma train` that has a {LOG}"
     named = f"{path}/*.json" if results == found else " ".join(map(str, results))

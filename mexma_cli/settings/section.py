@@ -38,6 +38,7 @@ _TYPES = {
     "model_attributes_type": "should be a section, with `key: value` lines",
     "model_type": "should be a section, with `key: value` lines",
     "path_type": "should be text, which may need quotes",
+    "string_pattern_mismatch": "should be of a to z, digits, - and _, without spaces",
     "string_type": "should be text, which may need quotes",
     "too_long": "should have at most {max_length} entries",
     "too_short": "should have at least {min_length} entries",

@@ -49,7 +49,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
 
     model, version = EmbeddingManifest, FORMAT_VERSION
     what, ending, names = "embedding store", ".emb", NAMES
-    made_by, again = "`mexma embed` makes one of a text", AGAIN
+    made_by, again = "`mexma embed` makes one of a text, and `mexma split` a text of documents", AGAIN
 
     def __init__(self, path: Path, manifest: EmbeddingManifest) -> None:
         super().__init__(path, manifest)

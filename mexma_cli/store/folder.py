@@ -121,7 +121,7 @@ class Folder(Generic[Manifest]):
             return MexmaError(f"{folder} is a file and no {cls.what}", cls.made_by)
         if cls.has_files(folder):
             return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", cls.again)
-        return MexmaError(f"{folder} is no {cls.what}: it has no {MANIFEST}", "`mexma info` says what it is")
+        return MexmaError(f"{folder} is no {cls.what}: it has no {MANIFEST}", cls.made_by)
 
     @classmethod
     def checksums(cls, manifest: Manifest) -> Mapping[str, str]:

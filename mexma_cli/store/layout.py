@@ -193,7 +193,9 @@ class EmbeddingSettings(VectorSettings):
     def differences(self, other: EmbeddingSettings, places: tuple[str, str] = ("there", "now")) -> list[str]:
         """The settings that differ, in words; `places` says where each of the two values was found."""
         return [
-            f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
+            "the text has changed since, or is another one"
+            if name == "source_checksum"
+            else f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
             f"{_said(getattr(other, name))} {places[1]}"
             for name in type(self).model_fields
             if getattr(self, name) != getattr(other, name)
@@ -214,7 +216,6 @@ _WORDS = {
     "fingerprint": "encoder",
     "dtype": "stored type",
     "precision": "computing type",
-    "source_checksum": "text (checksum)",
 }
 
 

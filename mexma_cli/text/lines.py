@@ -440,7 +440,9 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
     except FileNotFoundError:
         raise MexmaError(f"{where}: no such file") from None
     except IsADirectoryError:
-        raise MexmaError(f"{where} is a folder, not a text file") from None
+        raise MexmaError(
+            f"{where} is a folder, not a text file", "`mexma split` makes a text of a folder of documents"
+        ) from None
     except PermissionError:
         raise MexmaError(f"{where}: not allowed to read it") from None
     with file:

@@ -242,12 +242,15 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
     write(source / "deep/only.txt", "Hola.")
     write(target / "deep/empty.txt")
     write(source / "deep/empty.txt", "Buenos días.", "¿Qué tal?")
+    (source / "cover.jpg").write_bytes(b"\x8a")
+    (target / "cover.jpg").write_bytes(b"\x8a")
     out, report, rest = tmp_path / "o.tsv", tmp_path / "r.json", tmp_path / "rest"
     done = ok(
         run("align", source, target, "-o", out, "--report", report, "--unaligned", rest, "--threshold", "0.2")
     )
     alone = "in no pair: 1 of 6 of the source, such as deep/only; and 1 of 6 of the target, such as deep/c"
     assert f"documents: 5 paired; {alone}\n" in done.stderr
+    assert f"{source}: passed over: 1 named .jpg, and no text\n" in done.stderr
     assert "warning: 1 document of the target in these pairs: no sentences" in done.stderr
     said = json.loads(report.read_text(encoding="utf-8"))
     assert said["source"]["sentences"] == 32 and said["target"]["without_sentences"] == 1

@@ -140,6 +140,9 @@ def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
         ((runs[0], "-o", runs[0] / "log.jsonl" / "x.svg"), "log.jsonl: the folder cannot be made"),
     ]:
         assert not fails(report(*arguments), 1, message).stdout
+    (tmp_path / "corpus/units").mkdir(parents=True)
+    (tmp_path / "corpus/report.html").touch()
+    fails(report(tmp_path / "corpus"), 1, f"its report is {tmp_path / 'corpus/report.html'}")
     (tmp_path / "log.jsonl").write_text("")
     fails(report(tmp_path, "-o", tmp_path / "curves.png"), 1, "is empty")
     assert not (tmp_path / "curves.png").exists()

@@ -6,6 +6,7 @@ import glob
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,9 +16,11 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, fingerprint
+from mexma_cli.languages import UNSTATED
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids
+from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
+from mexma_cli.stages.split.inputs import with_text
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
@@ -95,6 +98,8 @@ class TextSide:
         if documents is not None:
             of_line, ids = read_ids(documents)
             check_lines(documents, len(of_line), rows, label)
+            if self.store is not None:
+                tell_if_older(self.store, documents)
             self.names, self.identity = list(ids), [self.identity, checksum_file(documents)]
             pieces = int(np.count_nonzero(np.diff(of_line))) + 1
             if pieces > len(ids):
@@ -135,7 +140,9 @@ class FolderSide:
     """
 
     def __init__(self, path: Path) -> None:
-        found = documents_in(path)
+        found = documents_in(path, passed_over := Counter())
+        for reason, count in passed_over.items():
+            log.info("%s: passed over: %s %s", path, f"{count:,}", reason)
         self.names: Sequence[str] = list(found)
         self._paths = list(found.values())
         self.store = None
@@ -175,8 +182,9 @@ def has_documents(path: Path) -> bool:
     return path.is_dir() and not whole
 
 
-def documents_in(path: Path) -> dict[str, Path]:
-    """The documents of a folder or pattern by their names, in the order of these.
+def documents_in(path: Path, passed_over: Counter[str] | None = None) -> dict[str, Path]:
+    """The documents of a folder or pattern by their names, in the order of these; `passed_over` counts the
+    files of a folder that are no text, by reason.
 
     The name is what a pattern has `*` for, or the path in the folder without its ending.
 
@@ -184,7 +192,8 @@ def documents_in(path: Path) -> dict[str, Path]:
         MexmaError: There are none, two have one name, or the pattern has several `*`.
     """
     found: dict[str, Path] = {}
-    for name, file in sorted(_matching(path) if "*" in str(path) else _below(path)):
+    passed_over = Counter() if passed_over is None else passed_over
+    for name, file in sorted(_matching(path) if "*" in str(path) else _below(path, passed_over)):
         name = document_id(name)
         if name in found:
             raise MexmaError(
@@ -207,14 +216,14 @@ def first_store(path: Path) -> Path | None:
     return next((file for file in files_of(path) if is_store(file)), None)
 
 
-def _below(folder: Path) -> Iterator[tuple[str, Path]]:
+def _below(folder: Path, passed_over: Counter[str]) -> Iterator[tuple[str, Path]]:
     for place, folders, files in os.walk(folder):
         stores = [name for name in folders if not has_documents(Path(place, name))]
         folders[:] = [name for name in folders if name not in stores and not name.startswith(".")]
-        for name in [*stores, *files]:
-            if not name.startswith("."):
-                path = Path(place, name)
-                yield str(path.relative_to(folder).with_name(Path(plain_name(name)).stem)), path
+        texts = [Path(place, name) for name in files if not name.startswith(".")]
+        own = [Path(place, name) for name in stores if not name.startswith(".")]
+        for path in [*own, *with_text(texts, UNSTATED, passed_over)]:
+            yield str(path.relative_to(folder).with_name(Path(plain_name(path.name)).stem)), path
 
 
 def _matching(pattern: Path) -> Iterator[tuple[str, Path]]:

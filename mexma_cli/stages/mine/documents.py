@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST
 from mexma_cli.formats.ids import read_id_pairs
 from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
-from mexma_cli.store.embeddings import StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.amounts import such_as
-from mexma_cli.text.lines import document_id, is_blank, read_lines
+from mexma_cli.text.compression import split_ending
+from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
 
 log = logging.getLogger(__name__)
 
@@ -167,6 +169,17 @@ def in_no_pair(alone: tuple[Sequence[str], Sequence[str]], documents: tuple[int,
         for side, own, count in zip(("source", "target"), alone, documents, strict=True)
     )
     return f"in no pair: {source}{';' if alone[0] else ''} and {target}"
+
+
+def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
+    """Warn where `mexma split` has made a file of document ids and its text anew since the text's store."""
+    stem, ending = split_ending(documents.name)
+    text = documents.with_name(f"{stem.removesuffix('.docs')}.txt{ending}")
+    made = (store.path / MANIFEST).stat().st_mtime_ns
+    if not text.is_file() or text.stat().st_mtime_ns <= made:
+        return
+    if scan(text).checksum not in {source.checksum for source in store.manifest.sources}:
+        log.warning("%s and %s have changed since %s was made: embed again", text, documents, store.path)
 
 
 def none_in_common(sides: Sequence[Path | None]) -> MexmaError:

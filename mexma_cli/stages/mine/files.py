@@ -22,7 +22,7 @@ from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
-from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_if_older
 from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
@@ -139,7 +139,9 @@ def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
     lines = [len(found.source), len(found.target)]
     for side, path in enumerate(texts):
         if is_store(path):
-            lines[side] = EmbeddingStore.open(path).rows
+            store = EmbeddingStore.open(path)
+            lines[side] = store.rows
+            tell_if_older(store, found.paths[side])
         elif path.is_file():
             lines[side] = scan(path).lines
     found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))

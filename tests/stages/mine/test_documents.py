@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.mine.documents import DocumentPairs, read_documents, read_ids
+from mexma_cli.stages.mine.documents import DocumentPairs, read_documents, read_ids, tell_if_older
 from mexma_cli.text.pages import STATED
+from tests.stores import make_store
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
@@ -59,6 +61,19 @@ def test_pairs_with_a_document_that_split_emptied_are_left_out_and_counted(
         f"{pairs}, line 3: the document '3' is not in {source}, {pairs}, line 4: the document 'C' is not in"
     )
     assert f"{said}{lines} {target}" in caplog.text
+
+
+def test_a_store_of_a_text_that_split_made_anew_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = make_store(tmp_path / "a.emb", ["un", "deux"], np.eye(2, dtype=np.float32))
+    text, docs = write(tmp_path, "a.txt", "un", "trois"), write(tmp_path, "a.docs", "x", "y")
+    os.utime(text, (1, 1))
+    tell_if_older(store, docs)
+    assert not caplog.messages
+    os.utime(text)
+    tell_if_older(store, docs)
+    assert caplog.messages == [f"{text} and {docs} have changed since {store.path} was made: embed again"]
 
 
 class TestBadInput:
