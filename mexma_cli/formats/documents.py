@@ -20,7 +20,7 @@ _LONGEST = 1 << 28  # bytes of a pair of documents
 _SPACELESS = "\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = f"[{_SPACELESS}]{{1,2}}|[^\\s{_SPACELESS}]+"  # slow to compile
 Span = tuple[range, range]
-_SIDES = ("source", "target")
+_TAGS = ("source_language", "target_language")
 
 
 class DocumentPair(NamedTuple):
@@ -84,11 +84,7 @@ class DocumentPair(NamedTuple):
         return {
             "source_document": self.names[0],
             "target_document": self.names[1],
-            **{
-                f"{side}_language": code
-                for side, code in zip(_SIDES, languages, strict=True)
-                if code != UNSTATED
-            },
+            **{name: code for name, code in zip(_TAGS, languages, strict=True) if code != UNSTATED},
             **({} if self.piece is None else {"piece": self.piece}),
             "score": self.score,
             "aligned": round(1 - sum(map(len, alone)) / max(total, 1), 4),
@@ -134,7 +130,7 @@ def _records(text: RawText, sides: list[tuple[str, str]]) -> Iterator[Record]:
         try:
             found = json.loads(line)
             pairs = _pairs(found)
-            tags = [found[name] for side in _SIDES if isinstance(found.get(name := f"{side}_language"), str)]
+            tags = [found[name] for name in _TAGS if isinstance(found.get(name), str)]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise MexmaError(
                 f"{text.where}, line {number}: not a pair of documents",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,13 +45,9 @@ def write_alignment_page(path: Path, pairs: Iterable[DocumentPair], names: tuple
 def _document(pair: DocumentPair, most: int) -> dict[str, Any]:
     both = [score for (x, y), score in zip(pair.beads, pair.scores, strict=True) if x and y]
     levels = list(map(_level, pair.beads, pair.scores))
-    alone, dropped = (
-        [
-            sum(len(x[side]) for x, own in zip(pair.beads, levels, strict=True) if own == kind)
-            for side in (0, 1)
-        ]
-        for kind in ("alone", "dropped")
-    )
+    beads = list(zip(pair.beads, pair.scores, levels, strict=True))
+    counts = Counter((level, side) for bead, _, level in beads for side in (0, 1) for _ in bead[side])
+    alone, dropped = ([counts[kind, side] for side in (0, 1)] for kind in ("alone", "dropped"))
     names = [name for name in dict.fromkeys(pair.names) if name]
     piece = [] if pair.piece is None else [f"piece {pair.piece}"]
     return {
@@ -66,7 +63,7 @@ def _document(pair: DocumentPair, most: int) -> dict[str, Any]:
                 "score": score,
                 "sides": [_side(pair, bead, side) for side in (0, 1)],
             }
-            for bead, score, level in list(zip(pair.beads, pair.scores, levels, strict=True))[:most]
+            for bead, score, level in beads[:most]
         ],
     }
 

@@ -106,7 +106,7 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     if inputs.find:
         return Documents(source, target, np.zeros((0, 2), np.int32), ([], []))
     numbers = [{name: number for number, name in enumerate(side.names)} for side in (source, target)]
-    pairs, alone = pair_documents((numbers[0], numbers[1]), paths, inputs.pairs)
+    pairs, alone = pair_documents((numbers[0], numbers[1]), inputs.docs or paths, inputs.pairs)
     return Documents(source, target, pairs, alone)
 
 

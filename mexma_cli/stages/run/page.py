@@ -29,13 +29,11 @@ _LINKS = 20
 def write_page(
     folder: RunFolder, recipe: CorpusRecipe, wanted: CorpusRecipe, progress: Progress
 ) -> list[str]:
-    """Write the page of a run that has ended, whole.
+    """Write the page of a run that has ended, whole; returns what units say of documents that look wrong or
+    are left out.
 
     Args:
         wanted: With the language pairs of this run alone; of the others, the page has what earlier runs did.
-
-    Returns:
-        What units say of documents that they left out, or that look wrong.
     """
     page = _Page(folder, progress, wanted)
     pairs = recipe.language_pairs()
@@ -54,7 +52,7 @@ def write_page(
         languages=page.languages(codes),
         pairs=page.pairs(pairs),
         scores=[found for pair in pairs if (found := page.scores(pair))],
-        notes=page.notes,
+        notes=[[note] for note in page.notes],
     )
     return page.notes
 
@@ -77,7 +75,6 @@ class _Page:
         self.files: list[str] = []
         """The sentence pairs, by their paths in the run's folder."""
         self.notes: list[str] = []
-        """What units say of documents that they left out, or that look wrong."""
         for unit in progress.units.values():
             record = folder.record(unit.name) if progress.is_done(unit.name) else None
             if record is not None:

@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -326,7 +326,7 @@ def _merged(chunk: ChunkFile, codes: np.ndarray) -> np.ndarray:
 def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport:
     counts: Counter[str] = Counter()
     totals = np.zeros(256, dtype=np.int64)
-    named: dict[str, list[str]] = {}
+    named = defaultdict[str, list[str]](list)
     row = 0
     for path in found:
         chunk = ChunkFile(path)
@@ -350,18 +350,17 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         characters=counts["characters"],
         objects=counts["objects"],
         ids=counts["ids"],
-        named=named,
+        named={reason: names for reason, names in named.items() if names},
     )
 
 
 def _name_dropped(chunk: ChunkFile, named: dict[str, list[str]]) -> None:
     """Note some documents of a chunk that were dropped whole, by reason; not those without text."""
-    codes = chunk.array("codes")
-    for reason, code in DOCUMENT_CODES.items():
-        rows = np.flatnonzero(codes == code)[: _NAMED - len(named.get(reason, ()))]
-        if reason != "empty" and len(rows):
-            names, documents = chunk.lines("names"), chunk.array("documents")[rows]
-            named.setdefault(reason, []).extend(names[number] for number in documents.tolist())
+    for reason in DOCUMENT_CODES.keys() - {"empty"}:
+        rows = np.flatnonzero(chunk.array("codes") == DOCUMENT_CODES[reason])[: _NAMED - len(named[reason])]
+        if len(rows):
+            names = chunk.lines("names")
+            named[reason] += [names[number] for number in chunk.array("documents")[rows].tolist()]
 
 
 def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool) -> Iterator[Text]:

@@ -501,7 +501,7 @@ def test_documents_are_split_and_aligned_or_mined_within(
     rejects = read_lines(folder / "fra_Latn/sentences/fra_Latn.rejects.zst")
     assert any(line.startswith("digits\t1\t0\t8\t") for line in rejects)
     page = html.unescape((folder / "report.html").read_text())
-    assert all(f"<li>{one}</li>" in page for one in lost)
+    assert all(f"<td>{one}</td>" in page for one in lost)
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
     assert f"<td>{best[1]}</td><td>{best[2]}</td>" in page
     assert "pairs by score" in page
