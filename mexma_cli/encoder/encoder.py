@@ -503,7 +503,7 @@ class SentenceEncoder:
         embed_some = self._way_to_embed()
         inputs = (Sentences(some, *self.inputs(some)) for some in self.buffers(sentences))
         start = 0
-        for some in inputs if self.on_cpu else ahead(inputs):
+        for some in ahead(inputs):
             for rows, found in embed_some(some):
                 vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
@@ -516,7 +516,7 @@ class SentenceEncoder:
 
         A bag's vectors do not depend on it, and so it takes fewer of long sentences.
         """
-        most = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # made while a GPU computes
+        most = SENTENCES_PER_BUFFER if self.on_cpu else SENTENCES_PER_BUFFER // 4  # a GPU waits for the first
         letters = _LETTERS_PER_BUFFER if self.is_bag else math.inf
         start = count = 0
         for at, sentence in enumerate(sentences):

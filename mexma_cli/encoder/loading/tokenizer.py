@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
@@ -196,14 +196,15 @@ class LazyTokenizer:
             both = zip(texts, lines, strict=True)
             lines = [line if ahead.isdisjoint(line) else [text] for text, line in both]
         known = self._words
-        tokens = {word: known.get(word, b"") for word in dict.fromkeys(chain.from_iterable(lines))}
-        new = [word for word in tokens if word not in known]
+        words = dict.fromkeys(chain.from_iterable(lines))
+        new = [word for word in words if word not in known]
+        tokens = {word: known.pop(word, b"") for word in words}
         apart = _ids(backend, [word for word in new if added.search(word) or _BORDER in word])
         tokens.update(apart)
         tokens.update(_of_words(backend, [word for word in new if word not in apart]))
-        if len(known) + len(new) > _WORDS:
-            self._words, new = {}, list(tokens)
-        self._words.update((word, tokens[word]) for word in new if len(word) <= _LONGEST)
+        known.update(one for one in tokens.items() if len(one[0]) <= _LONGEST)  # behind those used before
+        for word in list(islice(known, max(0, len(known) - _WORDS))):
+            del known[word]
         ends = np.array(backend.encode("").ids, np.int32)
         first, last = ends[: self.special[0]].tobytes(), ends[self.special[0] :].tobytes()
         joined = (b"".join([first, *map(tokens.__getitem__, line), last]) for line in lines)
