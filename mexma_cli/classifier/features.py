@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mexma_cli.classifier.calibration import shift_of, shifted
-from mexma_cli.classifier.pairs import Pairs
+from mexma_cli.classifier.pairs import Pairs, sentences_of
 from mexma_cli.classifier.sentences import MARKS
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.match import Matching
@@ -151,15 +151,16 @@ def spread_of(
     many look otherwise than the best of few.
 
     Where the translations are not known, the best pairs by margin are at first; then each pair counts as
-    much as it is probable by the levels before.
+    much as it is probable by the levels before. Candidates that were not taken then say how much wrong
+    pairs look like translations here.
 
     Args:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.
         right: Which of them are translations, bool [N], or gives the probabilities of some, float [n].
     """
     found, (source, target) = pairs.candidates, pairs.sides
-    taken = np.flatnonzero(Matching("max", (source.lists.count, target.lists.count)).taken(found))
-    taken = taken[np.linspace(0, len(taken) - 1, min(_LOOKED_AT, len(taken))).astype(np.int64)]
+    best = Matching("max", (source.lists.count, target.lists.count)).taken(found)
+    taken, rest = _some(np.flatnonzero(best)), pairs.take(_some(np.flatnonzero(~best)))
     second = np.flatnonzero(pairs.ranks[0] == 2)
     of_second = pairs.take(second if len(second) else np.arange(len(found)))
     compared = [FEATURES[name] for name in names if FEATURES[name].against]
@@ -179,11 +180,18 @@ def spread_of(
     if isinstance(right, np.ndarray):
         return levels(right[taken].astype(np.float64))
     weights = (np.arange(len(taken)) < max(_LEAST, len(taken) // _FIRST)).astype(np.float64)
+    each = np.count_nonzero(~best) / max(len(rest), 1) / sentences_of(pairs.sides)
     for _ in range(_ROUNDS):
-        chances = right(some, levels(weights))
-        weights = shifted(chances, shift_of([chances])).astype(np.float64)
+        level = levels(weights)
+        chances, others = right(some, level), float(right(rest, level).sum(dtype=np.float64))
+        weights = shifted(chances, shift_of([chances], others * each)).astype(np.float64)
         weights[np.argsort(-weights, kind="stable")[:_LEAST]] = 1
     return levels(weights)
+
+
+def _some(places: np.ndarray) -> np.ndarray:
+    """Of many places so many that are looked at, evenly spread."""
+    return places[np.linspace(0, len(places) - 1, min(_LOOKED_AT, len(places))).astype(np.int64)]
 
 
 def _middle(values: np.ndarray, weights: np.ndarray, floor: float) -> tuple[float, float]:
@@ -294,12 +302,24 @@ def _missing_numbers(pairs: Pairs) -> np.ndarray:
     return np.log1p(abs(pairs.numbers[0] - pairs.numbers[1]))
 
 
-@feature("source names missing", "names of the source that the target does not have")
+@feature(
+    "source names missing",
+    "names of the source that the target does not have",
+    against="usual",
+    floor=0.6,
+    shape=_between(-6, 6),
+)
 def _source_names(pairs: Pairs) -> np.ndarray:
     return np.log1p(pairs.missing[0])
 
 
-@feature("target names missing", "names of the target that the source does not have")
+@feature(
+    "target names missing",
+    "names of the target that the source does not have",
+    against="usual",
+    floor=0.6,
+    shape=_between(-6, 6),
+)
 def _target_names(pairs: Pairs) -> np.ndarray:
     return np.log1p(pairs.missing[1])
 
@@ -319,27 +339,32 @@ _register_marks()
 
 
 @feature(
-    "source unexplained",
-    "share, by rarity, of the source's words without a counterpart in the target",
+    "source words",
+    "share, by rarity, of the source's words that have a counterpart in the target",
     "words",
     "usual",
-    0.03,
-    _between(-4, 6),
+    0.1,
+    _between(-6, 6),
 )
 def _source_words(pairs: Pairs) -> np.ndarray:
-    return pairs.unexplained[:, 0]
+    return pairs.words[:, 0]
 
 
 @feature(
-    "target unexplained",
-    "share, by rarity, of the target's words without a counterpart in the source",
+    "target words",
+    "share, by rarity, of the target's words that have a counterpart in the source",
     "words",
     "usual",
-    0.03,
-    _between(-4, 6),
+    0.1,
+    _between(-6, 6),
 )
 def _target_words(pairs: Pairs) -> np.ndarray:
-    return pairs.unexplained[:, 1]
+    return pairs.words[:, 1]
+
+
+@feature("order", "how far apart words and their counterparts are", "words", "usual", 0.05, _between(-6, 6))
+def _order(pairs: Pairs) -> np.ndarray:
+    return pairs.words[:, 2]
 
 
 @feature(
@@ -351,4 +376,4 @@ def _target_words(pairs: Pairs) -> np.ndarray:
     _far(6),
 )
 def _rarity(pairs: Pairs) -> np.ndarray:
-    return np.log((pairs.unexplained[:, 3] + 1) / (pairs.unexplained[:, 2] + 1))
+    return np.log((pairs.words[:, 4] + 1) / (pairs.words[:, 3] + 1))

@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
-from mexma_cli.classifier.pairs import Pairs, Side
+from mexma_cli.classifier.pairs import Pairs, Side, sentences_of
 from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
@@ -169,9 +169,8 @@ def _fitted(probabilities: np.ndarray, others: float, sides: tuple[Side, Side]) 
     Args:
         others: The sum of those of the other candidates.
     """
-    sentences = sum(np.count_nonzero(side.means) for side in sides)
     blocks = (probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
-    shift, found = shift_of(blocks, others / max(sentences, 1)), Spool(np.float32)
+    shift, found = shift_of(blocks, others / sentences_of(sides)), Spool(np.float32)
     for part in parts(len(probabilities), _AT_ONCE):
         found.write(shifted(probabilities[part], shift))
     return found.array()

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mexma_cli.classifier.sentences import Sentences, look_at, missing_names, shared_numbers
-from mexma_cli.classifier.words import Embed, Words, unexplained, words_of
+from mexma_cli.classifier.words import Embed, Words, paired, words_of
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates
@@ -62,6 +62,11 @@ def known_of(
         replace(source, sentences=look_at(texts[0]()), words=first),
         replace(target, sentences=look_at(texts[1]()), words=second),
     )
+
+
+def sentences_of(sides: tuple[Side, Side]) -> int:
+    """How many rows of both sides have neighbours, at least 1."""
+    return max(sum(int(np.count_nonzero(side.means)) for side in sides), 1)
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,8 @@ class Pairs:
         return self.sides[0].language, self.sides[1].language
 
     @cached_property
-    def unexplained(self) -> np.ndarray:
-        """The shares of `words.unexplained`, float32 [N, 4]."""
+    def words(self) -> np.ndarray:
+        """What `words.paired` says of them, float32 [N, 5]."""
         own, other = self.sides[0].words, self.sides[1].words
         assert own is not None and other is not None
-        return unexplained(own, other, self.candidates.source, self.candidates.target)
+        return paired(own, other, self.candidates.source, self.candidates.target)

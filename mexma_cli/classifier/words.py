@@ -1,4 +1,5 @@
-"""The words of two texts as vectors: which words of a sentence have a counterpart in its translation."""
+"""The words of two texts as vectors: which words of a sentence have a counterpart in its translation, and
+where."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 _WORD = re.compile(rf"{SIGN}|[^{SPACED}]+")
 _MOST = 60  # words of a sentence that are looked at
 _SAMPLE, _QUANTILE = 600, 0.93  # words of the other text, of which a sentence has about fifteen
-_ALIKE = 0.1  # above what chance gives, in cosine
+_SURE = 0.4  # in cosine above what chance gives: a word that has its counterpart there
+_APART = 0.3  # of words that are paired at random, in lengths of a sentence; counts as one word does
 _ROWS, _LINES = 1 << 13, 1 << 11
 VOCABULARY = 1 << 22
 
@@ -101,36 +103,57 @@ def _of(side: Words, rows: np.ndarray) -> np.ndarray:
     return distinct(side.words.at(distinct(rows))[0])
 
 
-def unexplained(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The rare words of both sentences of N pairs, and how many of them have no counterpart.
+def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The words of both sentences of N pairs that are each other's nearest, and whether they stand in the
+    same places.
+
+    A word is paired by as much as its cosine is above what chance gives, from 0 to 1; else by 0.
 
     Returns:
-        float32 [N, 4]: the share, by rarity, of the source's words whose best cosine in the target is hardly
-        above chance; the same of the target's words; how rare the words of the source are, and of the target.
+        float32 [N, 5]: the share, by rarity, of the source's words that are paired; the same of the target's;
+        how far apart paired words are, in lengths of a sentence; how rare the words of the source are, and of
+        the target.
     """
-    found = np.zeros((len(source), 4), np.float32)
+    found = np.empty((len(source), 5), np.float32)
     for part in parts(len(source), _ROWS):
-        found[part] = _unexplained((own, source[part]), (other, target[part]))
+        found[part] = _paired((own, source[part]), (other, target[part]))
     return found
 
 
-def _unexplained(*sides: tuple[Words, np.ndarray]) -> np.ndarray:
+def _paired(*sides: tuple[Words, np.ndarray]) -> np.ndarray:
     every = [_of(side, rows) for side, rows in sides]
     vectors = [side.vectors[words].astype(np.float32) for (side, _), words in zip(sides, every, strict=True)]
     held = [side.words.at(rows) for side, rows in sides]
     places = [np.searchsorted(words, one) for words, (one, _) in zip(every, held, strict=True)]
-    ends = [np.append(0, np.cumsum(side.words.counts(rows))).tolist() for side, rows in sides]
-    best = [np.full(len(one), np.inf, np.float32) for one in places]  # of each word in the other sentence
+    counts = [side.words.counts(rows) for side, rows in sides]
+    starts = [np.append(0, np.cumsum(count)) for count in counts]
+    (here, there), ends = places, [start.tolist() for start in starts]
+    best = [np.zeros(len(one), np.float32) for one in places]  # of each word in the other sentence
+    nearest = [np.full(len(one), -1) for one in places]  # where that is, among all words of the other side
     for pair in range(len(sides[0][1])):
-        (here, there), (first, second) = places, (slice(*end[pair : pair + 2]) for end in ends)
+        first, second = (slice(*end[pair : pair + 2]) for end in ends)
         if first.start < first.stop and second.start < second.stop:
             cosines = vectors[0][here[first]] @ vectors[1][there[second]].T
             best[0][first], best[1][second] = cosines.max(axis=1), cosines.max(axis=0)
-    found = np.zeros((len(sides[0][1]), 4), np.float32)
-    for place, ((side, _), (words, owner)) in enumerate(zip(sides, held, strict=True)):
-        rarity = side.rarity[words]
-        alone = rarity * (best[place] < side.chance[words] + _ALIKE)
-        found[:, place] = np.bincount(owner, alone, len(found))
-        found[:, place + 2] = np.bincount(owner, rarity, len(found))
-    found[:, :2] /= np.maximum(found[:, 2:], 1e-6)
+            nearest[0][first] = cosines.argmax(axis=1) + second.start
+            nearest[1][second] = cosines.argmax(axis=0) + first.start
+    pairs = len(sides[0][1])
+    found, sums = np.zeros((pairs, 5), np.float32), np.zeros((2, pairs))
+    for side, ((of, _), (words, owner)) in enumerate(zip(sides, held, strict=True)):
+        to, rarity = nearest[side], of.rarity[words]
+        back = nearest[1 - side][to] if len(nearest[1 - side]) else to
+        mutual = (to >= 0) & (back == np.arange(len(to)))
+        weight = rarity * mutual * ((best[side] - of.chance[words]) / _SURE).clip(0, 1)
+        rarities = np.bincount(owner, rarity, pairs)
+        found[:, side] = np.bincount(owner, weight, pairs) / np.maximum(rarities, 1e-6)
+        found[:, 3 + side] = rarities
+        if side == 0 and len(to):
+            own, other = (
+                (np.arange(len(place)) - start[row] + 0.5) / count[row]
+                for place, start, count, (_, row) in zip(places, starts, counts, held, strict=True)
+            )
+            apart = abs(own - other[to]) if len(other) else np.zeros(len(own))
+            sums[0] = np.bincount(owner, weight, pairs)
+            sums[1] = np.bincount(owner, weight * apart, pairs)
+    found[:, 2] = (sums[1] + _APART) / (sums[0] + 1)
     return found

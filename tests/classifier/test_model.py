@@ -86,7 +86,8 @@ def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest
     )
     possible = cheap.scores > 0.002
     assert 0.1 < possible.mean() < 0.9
-    np.testing.assert_array_equal(both.scores, np.where(possible, dear.scores, cheap.scores))
+    wanted = np.where(possible, dear.scores, cheap.scores)
+    np.testing.assert_allclose(both.scores, wanted, atol=1e-3)  # what is usual is found with the screen, too
     assert bundled().by["words"].screen == bundled().by["text"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.classifier import words
-from mexma_cli.classifier.words import unexplained, words_of
+from mexma_cli.classifier.words import paired, words_of
 
 MEANINGS = ["the", "a", "cat", "dog", "house", "runs", "sleeps", "green"]
 FRENCH = ["le", "un", "chat", "chien", "maison", "court", "dort", "vert"]
@@ -25,15 +25,29 @@ def embed(some: Sequence[str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rows", [1 << 13, 20])
-def test_words_without_counterpart_count_by_rarity(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_with_a_counterpart_count_by_rarity(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "_ROWS", rows)
     source, target = words_of(TEXTS, embed)
-    found = unexplained(source, target, np.array([0, 0, 1, 2]), np.array([0, 2, 1, 0]))
-    assert found[0, :2].tolist() == [0, 0] and found[2, :2].tolist() == [0, 0]
+    found = paired(source, target, np.array([0, 0, 1, 2]), np.array([0, 2, 1, 0]))
+    assert found[[0, 2], :2] == pytest.approx(1)
     # Of "le chat dort" and "the green house" only the first words are alike; "the" is in two sentences.
-    assert found[1, 0] == pytest.approx(2 / 3)
-    assert 2 / 3 < found[1, 1] < 1
-    assert found[3, 0] == 0 and found[3, 2] == 0 < found[3, 3]
+    assert found[1, 0] == pytest.approx(1 / 3)
+    assert 0 < found[1, 1] < 1 / 3
+    assert found[3, [0, 1, 3]].tolist() == [0, 0, 0] and found[3, 4] > 0
+
+
+def test_counterparts_in_other_places_are_apart() -> None:
+    source, target = words_of(
+        (["le chat vert dort", ""], ["the cat green sleeps", "sleeps green cat the"]), embed
+    )
+    same, turned, none = paired(source, target, np.array([0, 0, 1]), np.array([0, 1, 0]))[:, 2]
+    assert same < 0.3 < turned < 0.5  # between one word at 0.3 and the mean of 3/4, 1/4, 1/4, 3/4
+    assert none == pytest.approx(0.3)
+
+
+def test_a_word_has_one_counterpart() -> None:
+    source, target = words_of((["chat chat chat", OTHERS[0]], ["cat runs", OTHERS[1]]), embed)
+    assert paired(source, target, np.array([0]), np.array([0]))[0, 0] == pytest.approx(1 / 3)
 
 
 def test_words_beyond_the_vocabulary_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
