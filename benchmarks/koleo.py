@@ -33,7 +33,7 @@ SETTINGS: dict[str, tuple[int, int, tuple[str, ...]]] = {
 }
 """Pairs a step, steps, and what else is set."""
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-TERMS = {"koleo": "KoLeo's term", "alignment": "alignment loss"}
+TERMS = {"koleo": "KoLeo's term (higher: vectors nearer)", "alignment": "alignment loss"}
 SHOWN = (20, 40, 60, 100, 150, 300, 500, 1000, 2000, 3000)
 
 
