@@ -57,8 +57,8 @@ class Direction:
         Args:
             memory: Bytes that this may take.
         """
-        copies = 2 if len(self.index.held) > 1 else 1  # an index in parts may rotate the queries first
-        row = copies * (4 * self.own.dim + _PROBE_BYTES * self.index.probes) + _HIT_BYTES * hits + 24
+        vectors = 2 if self.index.transforms else 1
+        row = vectors * 4 * self.own.dim + _PROBE_BYTES * self.index.probes + _HIT_BYTES * hits + 24
         rows = max(64, memory // row // _AT_ONCE * _AT_ONCE)
         return [(first, min(first + rows, len(self.own))) for first in range(start, len(self.own), rows)]
 

@@ -36,7 +36,7 @@ X_ROWS = 1 << 16
 """Rows of x that are held at once where the memory has no limit; more would not make it faster."""
 _GROUPS = 128  # of estimates, of which maxima are taken for a first limit
 _READ = 1 << 15  # rows of x that are read at once
-_COPIES = 1 << 25  # bytes that a thread's product takes besides its result, at most
+_PRODUCT = 1 << 25  # bytes of a thread's product and of its copies of what it multiplies, at most
 _PAIR_BYTES = 96  # of a pair while it is computed
 
 
@@ -52,8 +52,8 @@ class Place(NamedTuple):
 def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
     """Memory of a search with `rows` rows of x at a time: results, lists, a block of either side, tiles."""
     lists = 20 * (n * min(k, m) + m * min(k, n))  # a key of 8 bytes, then a score and an id
-    blocks = (rows + min(m, Y_TILE)) * (8 * dim + 48)
-    thread = 4 * min(n, X_TILE) * min(m, Y_TILE) + min(_COPIES, 4 * n * m) + _PAIR_BYTES * PAIRS
+    blocks = (rows + min(m, Y_TILE)) * (6 * dim + 48)  # float32, and bfloat16 at most
+    thread = min(_PRODUCT, 4 * n * m) + _PAIR_BYTES * PAIRS
     return lists + 8 * (n + m) + blocks + threads() * thread
 
 

@@ -148,6 +148,17 @@ def test_what_does_not_fit_is_cut_into_files(
     assert abs(true_recall(small.neighbours, knn(*sides, K)) - small.recall) < 0.03 and small.recall > 0.93
 
 
+def test_lists_are_as_near_as_those_of_faiss() -> None:
+    side = Side(np.random.default_rng(3).standard_normal((4000, 16), dtype=np.float32), None)
+    vectors = side.units(0, 4000)
+    index = faiss.index_factory(16, "IVF64,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter = faiss_index.ROUNDS
+    index.train(vectors)
+    both = index, faiss_index.train(side, "IVF64,Flat")
+    theirs, ours = (faiss.downcast_index(one.quantizer).search(vectors, 1)[0] for one in both)
+    assert ours.mean() == pytest.approx(theirs.mean(), rel=0.01)
+
+
 @pytest.mark.parametrize("factory", ["IVF8,PQ8x4fs", "Pad20,IVF8,Flat"])
 def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apart(factory: str) -> None:
     rng = np.random.default_rng(7)

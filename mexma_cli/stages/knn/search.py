@@ -30,7 +30,7 @@ from mexma_cli.text.amounts import counted, size, size_option
 
 log = logging.getLogger(__name__)
 
-_LOADING_BYTES = 100_000_000  # for compiled code, once it has been called
+_LOADING_BYTES = 60_000_000  # for compiled code, once it has been called
 _RESULT_BYTES = 12  # a score and an id
 _MATCHING_BYTES = (
     120  # for each row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
