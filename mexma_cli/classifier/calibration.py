@@ -56,6 +56,13 @@ def shifted(probabilities: np.ndarray, shift: float) -> np.ndarray:
     return shifted_logits(logits(probabilities), shift).astype(np.float32)
 
 
+def answered(probabilities: np.ndarray, first: float, second: float) -> np.ndarray:
+    """Probabilities whose logits o become first + second o, float32 [n]; the same ones for 0 and 1."""
+    if (first, second) == (0.0, 1.0):
+        return probabilities
+    return shifted_logits(second * logits(probabilities), first).astype(np.float32)
+
+
 def logits(probabilities: np.ndarray) -> np.ndarray:
     """log(p / (1 - p)), float64 [n]; 0 and 1 count as nearly so."""
     known = np.asarray(probabilities, np.float64).clip(1e-12, 1 - 1e-9)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.classifier.calibration import shift_of, shifted
+from mexma_cli.classifier.calibration import answered, shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, Side, sentences_of
 from mexma_cli.classifier.words import VOCABULARY
@@ -56,6 +56,7 @@ class Classifier:
         intercept: The logit where each feature has its mean.
         screen: A cheaper one, which judges pairs first: those that it finds nearly impossible keep its
             probability.
+        answers: A user's answers make of a logit o that fits the texts: first number plus second times o.
     """
 
     features: tuple[str, ...]
@@ -64,6 +65,7 @@ class Classifier:
     coefficients: tuple[float, ...]
     intercept: float
     screen: Classifier | None = None
+    answers: tuple[float, float] = (0.0, 1.0)
 
     @property
     def own(self) -> list[str]:
@@ -119,7 +121,8 @@ def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tupl
         found.add(some)
         total += float(some.scores.sum(dtype=np.float64))
     taken = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
-    return replace(taken, scores=_fitted(taken.scores, total - taken.scores.sum(dtype=np.float64), sides))
+    others = total - taken.scores.sum(dtype=np.float64)
+    return replace(taken, scores=_fitted(classifier, taken.scores, others, sides))
 
 
 def probabilities_of(
@@ -152,7 +155,7 @@ def probabilities_of(
             found.write(judged.scores)
         else:
             others += float(judged.scores.sum(dtype=np.float64))
-    return _fitted(found.array(), others / share, sides)
+    return _fitted(classifier, found.array(), others / share, sides)
 
 
 def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
@@ -163,8 +166,10 @@ def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
     return found
 
 
-def _fitted(probabilities: np.ndarray, others: float, sides: tuple[Side, Side]) -> np.ndarray:
-    """Probabilities that fit these texts (`shift_of`), float32 [n], memory-mapped.
+def _fitted(
+    classifier: Classifier, probabilities: np.ndarray, others: float, sides: tuple[Side, Side]
+) -> np.ndarray:
+    """Probabilities that fit these texts (`shift_of`) and the user's answers, float32 [n], memory-mapped.
 
     Args:
         others: The sum of those of the other candidates.
@@ -172,7 +177,7 @@ def _fitted(probabilities: np.ndarray, others: float, sides: tuple[Side, Side]) 
     blocks = (probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
     shift, found = shift_of(blocks, others / sentences_of(sides)), Spool(np.float32)
     for part in parts(len(probabilities), _AT_ONCE):
-        found.write(shifted(probabilities[part], shift))
+        found.write(answered(shifted(probabilities[part], shift), *classifier.answers))
     return found.array()
 
 
@@ -211,7 +216,10 @@ class Weights:
                 intercept = float(one["intercept"])
                 if not np.isfinite([*mean, *scale, *coefficient, intercept]).all() or 0 in scale:
                     raise ValueError(f"a number of {needs!r} is none, or a scale is 0")
-                found[needs] = Classifier(names, mean, scale, coefficient, intercept)
+                first, second = (float(value) for value in one.get("answers", (0, 1)))
+                if not (np.isfinite(first) and 0 < second < np.inf):
+                    raise ValueError(f"the answers of {needs!r} turn the order of pairs round")
+                found[needs] = Classifier(names, mean, scale, coefficient, intercept, answers=(first, second))
             text = found["text"]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise MexmaError(
@@ -241,6 +249,8 @@ class Weights:
                     for name, *of in rows
                 ],
             }
+            if one.answers != (0.0, 1.0):
+                content["classifiers"][needs]["answers"] = one.answers
         write_json_atomic(path, content)
 
 

@@ -132,6 +132,12 @@ class PairPrecision:
         grid = self._corrected(1 / (1 + np.exp(-_BINS))).mean(axis=0)
         return np.interp(logits(self._probabilities), _BINS, grid)
 
+    @property
+    def answers(self) -> tuple[float, float]:
+        """What the labels make of a logit, as `Classifier.answers` has it: the means of what is likely."""
+        shift, slope = self._line
+        return float(shift.mean()), float(slope.mean())
+
     def _corrected(self, probabilities: np.ndarray) -> np.ndarray:
         """float [draws, n]."""
         shift, slope = self._line

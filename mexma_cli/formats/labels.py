@@ -53,6 +53,11 @@ def labels_in(lines: Iterable[str], path: Path) -> Iterator[Label]:
         yield label
 
 
+def is_labels(path: Path) -> bool:
+    """Whether a file's first line is a label."""
+    return parsed(next(iter(read_lines(path, ours=True)), "")) is not None
+
+
 def read_labels(path: Path) -> Iterator[Label]:
     """The labels of a file, as `labels_in`."""
     return labels_in(read_lines(path, ours=True), path)

@@ -1,4 +1,4 @@
-"""A classifier of one's own: parallel text in, a file of weights out."""
+"""A classifier of one's own: parallel text, or labels of two texts, in, a file of weights out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,44 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.classifier.model import bundled
 from mexma_cli.classifier.training import MOST, Parallel, Trained, train
-from mexma_cli.settings.stages import EncoderChoice
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.labels import RIGHT, WRONG
+from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.mine.mine import mine
+from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.store.embeddings import StorePair
+
+FEWEST_LABELS = 20
+
+
+def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> dict[str, int]:
+    """Write the bundled classifier, corrected by a person's answers about pairs of two texts, as
+    `mexma tune --labels` corrects its estimates; how many answers of each kind there are.
+
+    Raises:
+        MexmaError: Fewer than `FEWEST_LABELS` answers, or they are of other texts.
+    """
+    found = mine(*stores, MineSettings(k=k, threshold="auto")).estimated
+    if found is None:
+        raise MexmaError("no pair was found in these texts")
+    answers = Labels(labels, found.pairs, *stores)
+    counts = answers.counts
+    if (said := counts[RIGHT] + counts[WRONG]) < FEWEST_LABELS:
+        raise MexmaError(
+            f"{labels}: {said} answers are too few to correct probabilities: {FEWEST_LABELS} are the least",
+            "`mexma tune SOURCE TARGET --label 50` asks for more",
+        )
+    line, weights, manifest = answers.corrected(found.model).answers, bundled(), stores[0].manifest
+    own = weights.fingerprint == manifest.fingerprint
+    by = {needs: replace(one, answers=line) for needs, one in weights.by.items() if own or needs == "text"}
+    about = (
+        f"{weights.about} Corrected by mexma {__version__} on {date.today()} by {said} labels of {labels}."
+    )
+    spoken = replace(weights, encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim)
+    replace(spoken, about=about, by=by).write(output)
+    return counts
 
 
 def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:

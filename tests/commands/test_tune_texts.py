@@ -7,8 +7,10 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mexma_cli.classifier.training import calibration_error
 from tests.command import fails, ok, run, write
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +126,33 @@ class TestLabels:
         alone = ok(run(*command[:3], "--labels", labels, "--precision", "0.85", "--json"))
         assert json.loads(alone.stdout) == found and f"{count} labels: " in alone.stderr
         assert labels.read_bytes() == kept
+
+    def test_a_classifier_corrected_by_half_of_the_labels_fits_the_others(
+        self, text: Path, tmp_path: Path
+    ) -> None:
+        """A strict reader, who takes short translations alone."""
+        stores, own = (text / "spa.emb", text / "eng.emb"), tmp_path / "own.json"
+        gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
+        before = ok(run("mine", *stores)).stdout.splitlines()
+        said = {pair: pair in gold and len(pair) < 90 for pair in (line.split("\t", 1)[1] for line in before)}
+        asked = list(said)[:160]
+        given = [f"{'y' if said[pair] else 'n'}\t0\t0\t{pair}" for pair in asked[::2]]
+        labels = write(tmp_path / "labels.tsv", *given)
+        done = ok(run("classifier", "train", labels, *stores, "-o", own))
+        assert "corrected by 80 labels: " in done.stderr
+        after = ok(run("mine", *stores, "--classifier", own)).stdout.splitlines()
+
+        def error(lines: list[str]) -> float:
+            scores = {pair: float(score) for score, pair in (line.split("\t", 1) for line in lines)}
+            right = np.array([said[pair] for pair in asked[1::2]])
+            return calibration_error(np.array([scores[pair] for pair in asked[1::2]]), right)
+
+        assert [line.split("\t", 1)[1] for line in after] == [line.split("\t", 1)[1] for line in before]
+        assert error(after) < 0.7 * error(before), (error(after), error(before))
+        fails(run("classifier", "train", labels, "-o", own), 1, "needs their texts")
+        fails(run("classifier", "train", stores[0], *stores, "-o", own), 1, "is no file of labels")
+        few = write(tmp_path / "few.tsv", *given[:19])
+        fails(run("classifier", "train", few, *stores, "-o", own), 1, "19 answers are too few")
 
     def test_labels_without_line_numbers_are_found_by_their_text(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"

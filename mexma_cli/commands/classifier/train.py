@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, check_outputs, progress_bar
+from mexma_cli.commands.inputs import check_inputs, check_outputs, opened, progress_bar
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,
@@ -19,6 +19,7 @@ from mexma_cli.commands.options import (
     path_option,
     written_languages_option,
 )
+from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.text.amounts import counted
@@ -64,21 +65,34 @@ def command(
     package is recalibrated alone. `mexma mine`, `score` and `tune` take the result with --classifier, and
     `mexma run` as `mine.classifier`.
 
+    LABELS SOURCE TARGET (labels of `mexma tune --label` or `mexma review`): the package's classifier,
+    corrected by your answers.
+
     \b
     Examples:
       mexma classifier train dev.yor dev.eng --model runs/yor_Latn -o yor.json
+      mexma classifier train labels.tsv yor.emb eng.emb -o yor.json
       mexma mine yor.emb eng.emb --classifier yor.json --threshold 0.5 -o pairs.tsv
     """
-    if len(bitext) > 2:
-        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
+    if len(bitext) > 3:
+        raise click.UsageError(
+            f"BITEXT is one file of pairs, two files, or three with labels, not {len(bitext)}."
+        )
     check_inputs(bitext)
     check_outputs([output], None, "report", bitext)
     from mexma_cli.classifier.features import load_features
-    from mexma_cli.stages.classifier import train_classifier
+    from mexma_cli.stages.classifier import classifier_of_labels, train_classifier
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.text.writing import prepare_output
 
     prepare_output(output)
+    if _has_labels(bitext):
+        with ExitStack() as stack:
+            source, target = opened(stack, bitext[1:], encoder)
+            counts = classifier_of_labels(bitext[0], (source, target), k, output)
+        said = counted(counts["y"] + counts["n"], "label")
+        log.info("corrected by %s: %s right, %s wrong", said, f"{counts['y']:,}", f"{counts['n']:,}")
+        return
     if plugin is not None:
         load_features(plugin)
     with ExitStack() as stack:
@@ -88,6 +102,21 @@ def command(
     _print(found, as_json)
     if found.measures.f1["trained"] <= found.measures.f1["margin"]:
         log.warning("held-out pairs are found no better than by margin: mine without --classifier")
+
+
+def _has_labels(bitext: tuple[Path, ...]) -> bool:
+    """Whether these are labels and two texts; labels alone, or three other files, are refused."""
+    from mexma_cli.formats.labels import is_labels
+    from mexma_cli.stages.embed.inputs import is_store
+
+    labels = len(bitext) != 2 and str(bitext[0]) != "-" and not is_store(bitext[0]) and is_labels(bitext[0])
+    if labels != (len(bitext) == 3):
+        wrong = "is a file of labels, and needs their texts" if labels else "is no file of labels"
+        raise MexmaError(
+            f"{bitext[0]} {wrong}",
+            "labels correct a classifier so: mexma classifier train LABELS SOURCE TARGET",
+        )
+    return labels
 
 
 def _print(found: Trained, as_json: bool) -> None:
