@@ -180,6 +180,8 @@ def _is_kept(encoder: MtebEncoder, task: AbsTask, kept: ResultCache) -> bool:
 def _load(task: AbsTask) -> None:
     try:
         task.load_data()
+    except MexmaError:
+        raise
     except Exception as error:  # whatever the data's loader or the network raise
         reason = " ".join(str(error).split())[:300]
         raise MexmaError(

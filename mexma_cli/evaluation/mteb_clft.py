@@ -13,6 +13,8 @@ import mteb
 from mteb.abstasks import AbsTask
 from mteb.abstasks.text import reranking
 
+from mexma_cli.errors import MexmaError
+
 PREFIX = "CLFT-"
 LANGUAGES = {
     "es": ("spanish", "spa-Latn"),
@@ -106,11 +108,14 @@ def _load_beir(task: Any, *_: Any, **__: Any) -> None:
     """SciFact from the toolkit's files, in BEIR's form."""
     folder = Path(task.metadata.dataset["path"])
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: clone github.com/mtybadger/mmteb-toolkit here")
+        raise MexmaError(
+            f"the data of {task.metadata.name} are not there: {folder}",
+            f"clone github.com/mtybadger/{folder.parts[0]} into the current folder",
+        )
 
     def read(file: str) -> dict[str, dict[str, Any]]:
-        rows = map(json.loads, (folder / file).read_text(encoding="utf-8").splitlines())
-        return {row["_id"]: row for row in rows}
+        with (folder / file).open(encoding="utf-8") as lines:
+            return {row["_id"]: row for row in map(json.loads, lines)}
 
     relevant: dict[str, dict[str, int]] = {}
     for line in (folder / "qrels/test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
