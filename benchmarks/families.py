@@ -37,6 +37,13 @@ KINDS = {
     "gemma": "Gemma",
     "gemma3_text": "Gemma3Text",
     "eurobert": "EuroBert",
+    "albert": "Albert",
+    "electra": "Electra",
+    "ernie": "Ernie",
+    "gte": "Gte",
+    "jina_embeddings_v3": "JinaEmbeddingsV3",
+    "nomic_bert": "NomicBert",
+    "xlm-roberta-xl": "XLMRobertaXL",
 }
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536}
 SHAPE |= {"hidden_dim": 1536}  # DistilBERT's name for it

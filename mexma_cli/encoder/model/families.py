@@ -32,34 +32,35 @@ class Family(NamedTuple):
         return "transformers' model, sentences " + ("packed" if self.packs else "of equal length together")
 
 
-_BY_LENGTH = (
-    ("albert", "AlbertModel", False),
-    ("deberta-v2", "DebertaV2Model", False),
-    ("electra", "ElectraModel", False),
-    ("ernie", "ErnieModel", False),
-    ("gemma2", "Gemma2Model", False),
-    ("gte", "GteModel", False),
-    ("jina_embeddings_v3", "JinaEmbeddingsV3Model", True),
-    ("mt5", "MT5EncoderModel", False),
-    ("nomic_bert", "NomicBertModel", False),
-    ("rembert", "RemBertModel", False),
-    ("roformer", "RoFormerModel", False),
-    ("t5", "T5EncoderModel", False),
-    ("umt5", "UMT5EncoderModel", False),
-    ("xlm-roberta-xl", "XLMRobertaXLModel", True),
-)
-"""Model type, class, `behind_padding`: these run as they are, sentences of equal length together."""
+_BY_LENGTH = {
+    "deberta-v2": "DebertaV2Model",
+    "gemma2": "Gemma2Model",
+    "mt5": "MT5EncoderModel",
+    "rembert": "RemBertModel",
+    "roformer": "RoFormerModel",
+    "t5": "T5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+}
+"""Model type and class: these run as they are, sentences of equal length together. `packed_attention` has no
+biases of distances, as T5's families have, and no cap on scores, as gemma2."""
 
 _PACKED = {
+    "albert": "AlbertModel",
+    "electra": "ElectraModel",
+    "ernie": "ErnieModel",
     "eurobert": "EuroBertModel",
     "gemma": "GemmaModel",
     "gemma3_text": "Gemma3TextModel",
+    "gte": "GteModel",
+    "jina_embeddings_v3": "JinaEmbeddingsV3Model",
     "llama": "LlamaModel",
     "mistral": "MistralModel",
+    "nomic_bert": "NomicBertModel",
     "qwen2": "Qwen2Model",
     "qwen3": "Qwen3Model",
+    "xlm-roberta-xl": "XLMRobertaXLModel",
 }
-"""Model type and class: decoders, which attend through AttentionInterface."""
+"""Model type and class: these, decoders above all, attend through AttentionInterface."""
 
 STATIC, TABLE = "static", "embedding.weight"
 """The model type of static encoders, model2vec's and StaticEmbedding's, and the name of their one weight."""
@@ -76,8 +77,11 @@ FAMILIES = {
     "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
     "laser3": Family("Laser3", behind_padding=False, is_bert=False, packs=False),
     STATIC: Family("StaticEmbedding", behind_padding=False, is_bert=False, packs=False),
-    **{kind: Family(model, False, is_bert=False, only_embeds=True) for kind, model in _PACKED.items()},
-    **{kind: Family(model, behind, is_bert=False, packs=False) for kind, model, behind in _BY_LENGTH},
+    **{
+        kind: Family(model, kind in ("jina_embeddings_v3", "xlm-roberta-xl"), is_bert=False, only_embeds=True)
+        for kind, model in _PACKED.items()
+    },
+    **{kind: Family(model, False, is_bert=False, packs=False) for kind, model in _BY_LENGTH.items()},
 }
 """By the model type in config.json. An encoder of another family is refused."""
 
