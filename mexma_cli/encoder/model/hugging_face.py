@@ -100,7 +100,10 @@ def _check_size(config: PreTrainedConfig, stored: int) -> None:
     width, inner = size("hidden_size"), size("intermediate_size", "hidden_dim", "encoder_ffn_dim")
     rows = size("vocab_size") + size("max_position_embeddings") + size("type_vocab_size")
     buckets = size("relative_attention_num_buckets") * size("num_attention_heads")
-    least = rows * width + size("num_hidden_layers") * (4 * width + 2 * inner) * width + buckets
+    narrow, layers = width, size("num_hidden_layers")
+    if config.model_type == "albert":  # layers share weights
+        narrow, layers = size("embedding_size"), size("num_hidden_groups")
+    least = rows * narrow + layers * (4 * width + 2 * inner) * width + buckets
     if least > 2 * stored + _SLACK:
         raise ValueError(f"config.json describes a model of {least:,} numbers; the weights have {stored:,}")
 

@@ -11,6 +11,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
+    AlbertConfig,
     DistilBertConfig,
     DistilBertModel,
     ModernBertConfig,
@@ -21,7 +22,7 @@ from transformers import (
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.families import _PACKED, POOLING_KEYS, Pooling
-from mexma_cli.encoder.model.hugging_face import config_of
+from mexma_cli.encoder.model.hugging_face import _check_size, config_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.attention import attention_rows
 from tests.encoder.conftest import (
@@ -231,6 +232,14 @@ def test_older_names_of_settings_count_and_none_that_fetches_code() -> None:
     rates = {kind: rope["rope_theta"] for kind, rope in config.rope_parameters.items()}
     assert rates == {"sliding_attention": 77.0, "full_attention": 2000.0}
     assert config._attn_implementation is None
+
+
+def test_layers_that_share_weights_are_counted_once() -> None:
+    base = AlbertConfig(hidden_size=768, intermediate_size=3072, num_attention_heads=12)  # albert-base-v2
+    _check_size(base, 11_683_584)
+    base.num_hidden_groups = 12
+    with pytest.raises(ValueError, match="describes a model of"):
+        _check_size(base, 11_683_584)
 
 
 @pytest.mark.parametrize("family", ["distilbert", "modernbert", "mpnet"])
