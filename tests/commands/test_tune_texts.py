@@ -138,8 +138,10 @@ class TestLabels:
         asked = list(said)[:160]
         given = [f"{'y' if said[pair] else 'n'}\t0\t0\t{pair}" for pair in asked[::2]]
         labels = write(tmp_path / "labels.tsv", *given)
-        done = ok(run("classifier", "train", labels, *stores, "-o", own))
-        assert "corrected by 80 labels: " in done.stderr
+        done = ok(run("classifier", "train", labels, *stores, "-o", own, "--json"))
+        right = sum(map(said.get, asked[::2]))  # type: ignore[arg-type]
+        assert json.loads(done.stdout) == {"right": right, "wrong": 80 - right}
+        assert f"corrected by 80 labels: {right} right, {80 - right} wrong" in done.stderr
         after = ok(run("mine", *stores, "--classifier", own)).stdout.splitlines()
 
         def error(lines: list[str]) -> float:
@@ -151,6 +153,13 @@ class TestLabels:
         assert error(after) < 0.7 * error(before), (error(after), error(before))
         fails(run("classifier", "train", labels, "-o", own), 1, "needs their texts")
         fails(run("classifier", "train", stores[0], *stores, "-o", own), 1, "is no file of labels")
+        fails(
+            run(
+                "classifier", "train", labels, *stores, "-o", own, "--plugin", ROOT / "examples/my_feature.py"
+            ),
+            2,
+            "labels",
+        )
         few = write(tmp_path / "few.tsv", *given[:19])
         fails(run("classifier", "train", few, *stores, "-o", own), 1, "19 answers are too few")
 

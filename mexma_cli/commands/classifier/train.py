@@ -87,11 +87,15 @@ def command(
 
     prepare_output(output)
     if _has_labels(bitext):
+        if plugin is not None:
+            raise click.UsageError("--plugin does not go with labels: they correct the package's classifier.")
         with ExitStack() as stack:
             source, target = opened(stack, bitext[1:], encoder)
             counts = classifier_of_labels(bitext[0], (source, target), k, output)
         said = counted(counts["y"] + counts["n"], "label")
         log.info("corrected by %s: %s right, %s wrong", said, f"{counts['y']:,}", f"{counts['n']:,}")
+        if as_json:
+            click.echo(json.dumps({"right": counts["y"], "wrong": counts["n"]}))
         return
     if plugin is not None:
         load_features(plugin)
