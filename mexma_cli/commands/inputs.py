@@ -119,9 +119,15 @@ def command_line() -> list[str]:
     return ["mexma", *sys.argv[1:]]
 
 
-def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
+def print_estimate(
+    paths: tuple[Path, Path],
+    k: int,
+    settings: SearchSettings,
+    choice: EncoderChoice,
+    after: Callable[[int], int] = lambda rows: 0,
+) -> None:
     """Print memory, disk and time for a search in two stores or texts; stdin, which could not be read again,
-    is refused."""
+    is refused. `after` says the memory of what follows the search, by the rows of both sides together."""
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     from mexma_cli.stages.knn.estimate import estimate, look_at
@@ -129,7 +135,7 @@ def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, c
     inputs, dim, encoder = look_at(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in estimated(estimate(inputs, dim, k, settings, encoder), settings):
+    for name, value in estimated(estimate(inputs, dim, k, settings, encoder, after), settings):
         click.echo(f"{name:<24} {value}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,10 @@ def command(
     if all_candidates:
         settings = settings.but(retrieval="all")
     if dry_run:
-        print_estimate(paths, settings.k + alone, settings, encoder)
+        from mexma_cli.stages.mine.probable import encoder_of, memory_for, with_score
+
+        judged = with_score(settings, encoder_of(paths, encoder), alone, documents is not None)
+        print_estimate(paths, settings.k + alone, settings, encoder, partial(memory_for, judged))
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, kind, languages)

@@ -55,6 +55,18 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     fails(run("mine", "-", str(text), "--dry-run"), 2, "must be files")
 
 
+def test_probabilities_are_counted(tmp_path: Path) -> None:
+    texts = [tmp_path / name for name in ("a.txt", "b.txt")]
+    for text in texts:
+        text.write_text("One line.\n", encoding="utf-8")
+
+    def least(*options: str) -> int:
+        result = ok(run("mine", *map(str, texts), "--dry-run", *options))
+        return bytes_of(result.stdout.split("--memory at least ")[1].split()[0])
+
+    assert least() > least("--margin", "ratio")
+
+
 def test_options_that_do_not_go_together(store: Path) -> None:
     both = [str(store), str(store)]
     for arguments, message in (

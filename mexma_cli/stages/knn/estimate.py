@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
+from mexma_cli.stages.knn.search import enough, fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import label_of, read_lines, scan
 
@@ -57,9 +57,11 @@ def estimate(
     k: int,
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
+    after: Callable[[int], int] = lambda rows: 0,
 ) -> SearchEstimate:
     """Estimate a search, and the embedding of inputs with `lines`; takes a second or two, in which the
-    machine should be as busy as it will be then. Refused if it does not fit into settings.memory."""
+    machine should be as busy as it will be then. Refused if it does not fit into settings.memory. `after` is
+    that of `print_estimate`."""
     n, m = (side.rows for side in inputs)
     embedding, temporary = 0.0, 0
     for side in inputs:
@@ -70,7 +72,7 @@ def estimate(
             encoder.embed(list(side.lines))
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
-    least = least_memory(settings, n, m, dim, k)
+    least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
     wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     return SearchEstimate(
         memory=wanted if settings.memory is None else min(wanted, settings.memory),

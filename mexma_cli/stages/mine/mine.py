@@ -168,8 +168,7 @@ def mine(
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = with_score(settings, source.manifest.encoder, one_text, is_within(documents, neighbours))
     clock, stores = Clock(), (source, target)
-    if settings.score == "probability" or settings.finds:
-        check_memory_for(settings, source.rows + target.rows)
+    check_memory_for(settings, source.rows + target.rows)
     if not isinstance(neighbours, PrecomputedNeighbours):
         if neighbours is None:
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)

@@ -75,9 +75,17 @@ def with_score(
     return settings.but(score="probability")
 
 
+def memory_for(settings: MineSettings, rows: int) -> int:
+    """Bytes that probabilities of pairs of so many rows, both sides together, take, the process's own with
+    them; 0 where there are none."""
+    if settings.score != "probability" and not settings.finds:
+        return 0
+    return resident() + result_bytes(rows, settings.k) + bytes_for(rows)
+
+
 def check_memory_for(settings: MineSettings, rows: int) -> None:
-    """Refuse a limit that probabilities of pairs of so many rows, both sides together, would not keep."""
-    needed = resident() + result_bytes(rows, settings.k) + bytes_for(rows)
+    """Refuse a limit that `memory_for` would not keep."""
+    needed = memory_for(settings, rows)
     if settings.memory is not None and needed > settings.memory:
         raise MexmaError(
             f"--memory {size(settings.memory)} is too little for probabilities, which take {size(needed)}",
