@@ -58,4 +58,6 @@ def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
             output,
         )
     else:
-        log.info("%s: loaded by SentenceTransformer(FOLDER) and AutoModel.from_pretrained(FOLDER)", output)
+        static = not (output / "config.json").is_file()  # which transformers knows nothing of
+        also = "" if static else " and AutoModel.from_pretrained(FOLDER)"
+        log.info("%s: loaded by SentenceTransformer(FOLDER)%s", output, also)

@@ -132,7 +132,8 @@ def test_commands_with_it(texts: list[str], tmp_path: Path) -> None:
     ok(run("mine", tmp_path / "a.emb", found[1]))
     ok(run("align", "--model", tmp_path / "it", *found))
     assert "static" in ok(run("info", tmp_path / "it")).stdout
-    ok(run("export", tmp_path / "it", "-o", tmp_path / "there"))
+    said = ok(run("export", tmp_path / "it", "-o", tmp_path / "there")).stderr
+    assert "SentenceTransformer(FOLDER)" in said and "AutoModel" not in said
     for words, said in (
         (("--dtype", "bf16"), "used on a processor and in fp32"),
         (("--pooling", "cls"), "of which it takes the mean, not cls"),
