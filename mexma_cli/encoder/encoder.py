@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 SENTENCES_PER_BUFFER = 8192
 """Sentences that are sorted by length together."""
 
-_LETTERS_PER_BUFFER = 1 << 18
+_LETTERS_PER_BUFFER = 1 << 17
 
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""

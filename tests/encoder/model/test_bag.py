@@ -90,7 +90,12 @@ def test_what_is_kept_does_not_show(mini: SentenceEncoder, monkeypatch: pytest.M
     """Where there is room for the tokens and words of a few sentences, and ids of words come again."""
     texts = [side for pair in demo_pairs(40) for side in pair.split("\t")]
     found = mini.embed(texts)
-    for name, size in (("model.bag._KEPT", 64), ("model.bag._TOKENS", 32), ("ngrams._KEPT", 4)):
+    for name, size in (
+        ("model.bag._KEPT", 64),
+        ("model.bag._TOKENS", 32),
+        ("ngrams._KEPT", 4),
+        ("loading.tokenizer._WORDS", 8),
+    ):
         monkeypatch.setattr(f"mexma_cli.encoder.{name}", size)
     monkeypatch.setattr("mexma_cli.encoder.encoder._LETTERS_PER_BUFFER", 300)
     fresh = SentenceEncoder.load("mini", "cpu")
