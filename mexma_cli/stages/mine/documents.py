@@ -145,9 +145,9 @@ def pair_documents(
 
 def unpaired(names: tuple[Sequence[str], Sequence[str]], pairs: np.ndarray) -> tuple[list[str], list[str]]:
     """The documents of both sides that are in none of the pairs, int32 [n, 2]."""
+    taken = [set(pairs[:, side].tolist()) for side in (0, 1)]
     source, target = (
-        [own[place] for place in np.setdiff1d(np.arange(len(own)), pairs[:, side]).tolist()]
-        for side, own in enumerate(names)
+        [name for place, name in enumerate(own) if place not in taken[side]] for side, own in enumerate(names)
     )
     return source, target
 
