@@ -106,7 +106,7 @@ def langid(
         one) and the probability.
 
     Raises:
-        MexmaError: The identifier is not installed, or the model cannot be read.
+        MexmaError: The identifier is not installed, the model cannot be read, or `lines` is one string.
 
     >>> from mexma_cli import langid
     >>> [code for code, probability in langid(["Where is the station?", "Wo ist der Bahnhof?"])]
@@ -117,6 +117,8 @@ def langid(
     from mexma_cli.errors import MexmaError
     from mexma_cli.text.identify import flores, identifier
 
+    if isinstance(lines, str):
+        raise MexmaError("`lines` is one string", "give a list of lines")
     model = identifier(lid, None if lid_model is None else Path(lid_model))
     if model is None:
         raise MexmaError("lid `none` tells no languages", "name another, or a lid_model")

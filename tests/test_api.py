@@ -175,3 +175,5 @@ def test_tune_says_what_does_without_gold(folder: Path) -> None:
 def test_sentences_in_memory_are_no_text() -> None:
     with pytest.raises(mexma_cli.MexmaError, match="a path or an EmbeddingStore is wanted, not list"):
         mexma_cli.align(["Hola."], ["Hello."])  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match="`lines` is one string"):
+        list(mexma_cli.langid("Hola."))

@@ -161,7 +161,10 @@ def _tell(found: Mined, settings: MineSettings, seconds: float, chosen: bool) ->
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.score == "probability" and count and not chosen:
         right = round(float(found.candidates.scores.sum(dtype="float64")))
-        log.info("about %s are translations; --threshold 0.5 or --precision 0.95 keeps these", f"{right:,}")
+        log.info(
+            "about %s are translations; --threshold 0.5 or --precision 0.95 drops most of the others",
+            f"{right:,}",
+        )
     if found.dropped:
         names = {
             "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",

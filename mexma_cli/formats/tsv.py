@@ -69,7 +69,7 @@ _TARGET = frozenset(
 )
 _SCORE = frozenset(
     {"score", "scores", "margin", "margin_score", "laser_score", "similarity", "cosine", "aligner_score"}
-    | {"alignment_score", "bleualign", "bicleaner_score", "bicleaner_ai_score"}
+    | {"alignment_score", "bleualign", "bicleaner", "bicleaner_score", "bicleaner_ai", "bicleaner_ai_score"}
 )
 _OTHER_COLUMNS = frozenset(
     {

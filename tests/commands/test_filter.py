@@ -166,6 +166,10 @@ def test_rules_by_name(tmp_path: Path) -> None:
     with marked.open("a") as file:
         file.write("n\tno\n")
     fails(filtered(path, "--exclude", marked), 1, "labels.tsv, line 3: not a label")
+    plain = write(tmp_path / "plain.tsv", "\t".join(FINE))
+    fails(
+        filtered(plain, "--on", "low-score=0.5"), 1, "the rule low-score reads a column of scores, and these"
+    )
     fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
     fails(filtered(path, "--on", "html=3"), 1, "the rule html has no limit")
 

@@ -201,8 +201,8 @@ def _judged(
     """
     done = 0
     batches = _batches(bitext, as_read)
-    if "probability" in job.limits:
-        batches = _with_probabilities(batches)
+    for rule in _NEEDS.keys() & job.limits.keys():
+        batches = _with_values(batches, rule)
     first = batches if job.workers == 1 else islice(batches, _ALONE)
     alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
     with closing(_beside(batches, job, bitext.languages)) as others:
@@ -233,18 +233,29 @@ def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
         yield records, (sources, targets, scores, probabilities)
 
 
-def _with_probabilities(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches, if the pairs of the first have probabilities.
+_ADDED = "`mexma score` adds scores; a column of others is called score, or as by LASER laser_score"
+_NEEDS = {
+    "low-score": ("scores", -2, _ADDED),
+    "high-score": ("scores", -2, _ADDED),
+    "probability": (
+        "probabilities",
+        -1,
+        "`mexma score --probability` adds it; where the score itself is one: --on low-score=0.5",
+    ),
+}
+"""Rule -> the values that it reads, their place in `Columns`, and what adds them."""
+
+
+def _with_values(batches: Iterator[Batch], rule: str) -> Iterator[Batch]:
+    """The batches, if the pairs of the first have the values that a rule reads.
 
     Raises:
         MexmaError: They have none.
     """
+    values, column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
-        if not place and np.isnan(batch[1][-1]).all():
-            raise MexmaError(
-                "the rule probability reads a column of probabilities, and these pairs have none",
-                "`mexma score --probability` adds it; where the score itself is one: --on low-score=0.5",
-            )
+        if not place and np.isnan(batch[1][column]).all():
+            raise MexmaError(f"the rule {rule} reads a column of {values}, and these pairs have none", hint)
         yield batch
 
 
