@@ -209,7 +209,7 @@ class SearchSettings(Section):
     recall: Annotated[float, Option(_SEARCH, "SHARE")] = Field(default=0.95, gt=0, le=1)
     """Share of the neighbours that an approximate index must find."""
     memory: Annotated[
-        Size | None, Option(_SEARCH, "SIZE", unset="about 1 GB more than the neighbours take")
+        Size | None, Option(_SEARCH, "SIZE", unset="1 to 1.5 GB more than the neighbours take")
     ] = None
     """Memory limit of this process, such as 8G."""
 
