@@ -190,7 +190,7 @@ def spread_of(
 
 
 def _some(places: np.ndarray) -> np.ndarray:
-    """Of many places so many that are looked at, evenly spread."""
+    """At most `_LOOKED_AT` of these places, evenly spread."""
     return places[np.linspace(0, len(places) - 1, min(_LOOKED_AT, len(places))).astype(np.int64)]
 
 

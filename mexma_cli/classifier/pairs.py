@@ -154,7 +154,7 @@ class Pairs:
 
     @cached_property
     def words(self) -> np.ndarray:
-        """What `words.paired` says of them, float32 [N, 5]."""
+        """The measures of `words.paired`, float32 [N, 5]."""
         own, other = self.sides[0].words, self.sides[1].words
         assert own is not None and other is not None
         return paired(own, other, self.candidates.source, self.candidates.target)

@@ -134,7 +134,7 @@ class PairPrecision:
 
     @property
     def answers(self) -> tuple[float, float]:
-        """What the labels make of a logit, as `Classifier.answers` has it: the means of what is likely."""
+        """How labels correct a logit, as in `Classifier.answers`: the posterior means of both numbers."""
         shift, slope = self._line
         return float(shift.mean()), float(slope.mean())
 

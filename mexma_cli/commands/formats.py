@@ -64,9 +64,9 @@ def _with(ids: str, alignments: bool) -> str:
 
 def rule_epilog(of: Sequence[str]) -> str:
     """The rules that look at what `of` says, for the help."""
-    from mexma_cli.text.rules import RULES
+    from mexma_cli.text.rules import rules_about
 
-    rules = [rule for rule in RULES.values() if {rule.of, rule.name} & set(of)]
+    rules = rules_about(of)
     lines = [f"  {rule.name:<19} {rule.says()}" for rule in rules]
     on, off = (
         [line for line, rule in zip(lines, rules, strict=True) if rule.on == on] for on in (True, False)

@@ -32,10 +32,10 @@ TASKS = {
     "MindSmallReranking": ("mrr_at_10", "sproos/mindsmall-{0}"),
     "TwitterURLCorpus": ("max_ap", "sproos/twitter-pairclass-{0}"),
 }
-"""What the post's table has of each task, by the toolkit's result files for Spanish; and its data: SciFact's
-in a clone of the toolkit in the current folder, STS22's as mteb has them."""
+"""The score of each task in the post's table, by the toolkit's result files for Spanish; and its data:
+SciFact's in a clone of the toolkit in the current folder, STS22's as mteb has them."""
 IN_TRAIN = ("SummEval", "MindSmallReranking", "TwitterURLCorpus")
-"""Whose only split has this name, but for SummEval's French."""
+"""Tasks whose only split is called train, but for SummEval's French."""
 COMMITS = {
     "willhath/{1}-reddit-clustering": {
         "es": "1e419fcdc7a45c5b8953e6429746ffe64e41a831",
@@ -73,7 +73,7 @@ COMMITS = {
         "sw": "main",
     },
 }
-"""Of data sets on the hub, by language: {0} is its code, {1} its name."""
+"""Commits of data sets on the hub, by language; in names {0} is its code, {1} its name."""
 
 
 def task_of(full: str) -> AbsTask:

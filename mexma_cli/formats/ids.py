@@ -8,11 +8,10 @@ from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import columns_of
-from mexma_cli.text.amounts import counted, such_as
+from mexma_cli.text.amounts import NAMED, counted, such_as
 from mexma_cli.text.lines import document_id, label_of, read_lines
 
 log = logging.getLogger(__name__)
-_NAMED = 3  # unknown ids, in a warning
 
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
@@ -72,7 +71,7 @@ def read_id_pairs(
         )
         if not documents:
             raise error
-        if len(unknown) < _NAMED:
+        if len(unknown) < NAMED:
             unknown.append(error)
     if number == header:
         raise MexmaError(f"{where} is empty: it has no pairs", hint)

@@ -99,7 +99,7 @@ def set_timeout(group: distributed.ProcessGroup | None, patience: timedelta) -> 
 
 
 def _says(room: Any, name: str) -> bool:
-    """What a test of torch's says; False where there is none of that name."""
+    """The result of a test that torch has in `room`; False where it has none of that name."""
     with suppress(AttributeError):
         return bool(getattr(room, name)())
     return False

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-_NAMED = 3
+NAMED = 3
+"""Names that a message has, at most."""
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 
 
@@ -17,7 +18,7 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 
 def such_as(names: Sequence[str]) -> str:
     """``, such as Amos, Joel``: the first of some names; nothing for none."""
-    return f", such as {', '.join(names[:_NAMED])}" if names else ""
+    return f", such as {', '.join(names[:NAMED])}" if names else ""
 
 
 def shortest(numbers: Iterable[Any]) -> Iterator[float]:

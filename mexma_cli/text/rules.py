@@ -129,6 +129,11 @@ OF_SENTENCES = ("sentence", "language", "text", "duplicate")
 """`Rule.of` of the rules of `mexma split`."""
 
 
+def rules_about(of: Sequence[str]) -> list[Rule]:
+    """The rules that look at these (`Rule.of`), or have these names."""
+    return [rule for rule in RULES.values() if {rule.of, rule.name} & set(of)]
+
+
 def chosen_limits(
     on: Iterable[str] = (), off: Iterable[str] = (), of: Sequence[str] = ()
 ) -> dict[str, float]:
@@ -142,7 +147,7 @@ def chosen_limits(
     Raises:
         MexmaError: No such rule, or no such limit.
     """
-    known = {name: rule for name, rule in RULES.items() if {rule.of, name} & set(of or SELECTABLE)}
+    known = {rule.name: rule for rule in rules_about(of or SELECTABLE)}
     usual = {} if "all" in off else known
     limits: dict[str, float] = {name: rule.limit or 0.0 for name, rule in usual.items() if rule.on}
     for name in off:

@@ -149,7 +149,7 @@ class AlignCounts:
         return self.aligned - sum(self.dropped.values())
 
     def warnings(self) -> Iterator[str]:
-        """What to look at."""
+        """Sentences that tell of documents that look wrong."""
         of = f"of {counted(self.pairs, 'pair of documents', 'pairs of documents')}"
         for count, name in zip(self.empty, ("source", "target"), strict=True):
             if count:

@@ -201,7 +201,7 @@ def _judged(
     """
     done = 0
     batches = _batches(bitext, as_read)
-    for rule in _NEEDS.keys() & job.limits.keys():
+    for rule in (name for name in _NEEDS if name in job.limits):
         batches = _with_values(batches, rule)
     first = batches if job.workers == 1 else islice(batches, _ALONE)
     alone = ((records, columns, rules.codes(*columns)) for records, columns in first)

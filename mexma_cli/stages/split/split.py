@@ -50,6 +50,7 @@ from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.spool import HASHED, Table, repeats
+from mexma_cli.text.amounts import NAMED
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import CODES, NAMES
@@ -61,7 +62,6 @@ log = logging.getLogger(__name__)
 Progress = Callable[[int, int], object]
 _FORMAT = 2
 _KIND = "split report"
-_NAMED = 3  # documents that are dropped, of a reason
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 _RULES = ("duplicate", "boilerplate")
 
@@ -357,7 +357,7 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
 def _name_dropped(chunk: ChunkFile, named: dict[str, list[str]]) -> None:
     """Note some documents of a chunk that were dropped whole, by reason; not those without text."""
     for reason in DOCUMENT_CODES.keys() - {"empty"}:
-        rows = np.flatnonzero(chunk.array("codes") == DOCUMENT_CODES[reason])[: _NAMED - len(named[reason])]
+        rows = np.flatnonzero(chunk.array("codes") == DOCUMENT_CODES[reason])[: NAMED - len(named[reason])]
         if len(rows):
             names = chunk.lines("names")
             named[reason] += [names[number] for number in chunk.array("documents")[rows].tolist()]
