@@ -40,39 +40,49 @@ def merge_stores(
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
-    on_progress: Callable[[int, int], object] | None = None,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> EmbeddingStore:
-    """Put stores together: the parts of one text in the order of its lines, other stores as they are given.
+    """Make one store of several, whole or not at all: the parts of one text in the order of its lines, other
+    stores as they are given. They stay as they are.
+
+    Their shards are checked, and not rewritten: files get a second name where the system allows that, else
+    they are copied. After a killed run it starts anew.
 
     Args:
-        stores: At least one. They stay as they are.
-        output: The folder to be, ``NAME.emb``.
         argv: The command line, for the manifest.
-        overwrite: Replace what is there under that name.
+        overwrite: Replace a store that is there, and one that was begun there.
         on_progress: Called with rows done and rows in all.
 
     Raises:
         MexmaError: The stores were made with different settings; a part is missing, given twice, or of
-            another text; the output is one of the stores, or one of the mistakes that `concatenate` names.
+            another text; the output is one of them, is there, or unfinished; another process writes there; a
+            file is damaged, a store was made anew meanwhile, or the disk is full.
     """
     output = Path(output)
     _check_settings(stores)
     _check_places(stores, output)
     parts = [store.manifest.part for store in stores]
+    sources = [source for store in stores for source in store.manifest.sources]
     if all(parts):
         stores = _in_order(stores)
-        sources: tuple[Source, ...] = stores[0].manifest.sources
+        sources = list(stores[0].manifest.sources)
     elif any(parts):
         some = stores[next(index for index, part in enumerate(parts) if part)]
         raise MexmaError(
             f"{some.path} is part {some.manifest.part} of a text, and whole stores are given too",
             "merge the parts of that text first",
         )
-    else:
-        sources = tuple(source for store in stores for source in store.manifest.sources)
-    return concatenate(
-        stores, output, sources=sources, argv=argv, overwrite=overwrite, on_progress=on_progress
-    )
+    if not overwrite and (done := _made_already(stores, output, sources)) is not None:
+        return done
+    check_output(output, overwrite)
+    check_parent(output)
+    with workplace(output) as part, no_space_as_message(part.parent):
+        (part.parent / PROGRESS).unlink(missing_ok=True)
+        check_output(output, overwrite)  # another process may have been there meanwhile
+        sweep(part)
+        shards = _taken_over(stores, part, on_progress)
+        check_output(output, overwrite)  # and while they were read
+        return EmbeddingStore.finish(output, _manifest(stores, shards, sources, argv))
 
 
 def _check_settings(stores: Sequence[EmbeddingStore]) -> None:
@@ -144,44 +154,6 @@ def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
 def _part(store: EmbeddingStore) -> Part:
     assert store.manifest.part is not None
     return store.manifest.part
-
-
-def concatenate(
-    stores: Sequence[EmbeddingStore],
-    output: Path,
-    *,
-    sources: Sequence[Source],
-    argv: Sequence[str],
-    overwrite: bool = False,
-    on_progress: Callable[[int, int], object] | None = None,
-) -> EmbeddingStore:
-    """Make one store of several with the same settings, whole or not at all.
-
-    Their shards are checked, and not rewritten: files get a second name where the system allows that, else
-    they are copied. After a killed run it starts anew.
-
-    Args:
-        stores: In the order of their rows in the new one. They stay as they are.
-        sources: The texts that the rows are of.
-        argv: The command line, for the manifest.
-        overwrite: Put it in the place of a store that is there, and of one that was begun there.
-        on_progress: Called with rows done and rows in all.
-
-    Raises:
-        MexmaError: The output is there, an unfinished one is, another process writes there, a file is
-            damaged, a store was made anew meanwhile, or the disk is full.
-    """
-    if not overwrite and (done := _made_already(stores, output, sources)) is not None:
-        return done
-    check_output(output, overwrite)
-    check_parent(output)
-    with workplace(output) as part, no_space_as_message(part.parent):
-        (part.parent / PROGRESS).unlink(missing_ok=True)
-        check_output(output, overwrite)  # another process may have been there meanwhile
-        sweep(part)
-        shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
-        check_output(output, overwrite)  # and while they were read
-        return EmbeddingStore.finish(output, _manifest(stores, shards, sources, argv))
 
 
 def _made_already(

@@ -24,7 +24,7 @@ def project(
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
-    on_progress: Callable[[int, int], object] | None = None,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> EmbeddingStore:
     """Take one part of every vector of a store, block by block; the sentences go along.
 
@@ -60,7 +60,7 @@ def project(
         overwrite=overwrite,
     )
     with writer:
-        _fill(writer, store, decomposer, part, on_progress or (lambda done, total: None))
+        _fill(writer, store, decomposer, part, on_progress)
         store.check_unchanged()
         return writer.finish(truncated=manifest.truncated, empty=manifest.empty)
 

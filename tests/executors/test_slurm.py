@@ -73,7 +73,6 @@ def cuts(folder: Path, count: int) -> list[Path]:
         name = f"{number}/text"
         unit = Unit(
             name=name,
-            stage="split",
             work="cut",
             settings={"lines": 2},
             files={str(text): checksum_file(text)},

@@ -178,7 +178,7 @@ if int(rows) < 0:
     commit = folder.commit
     folder.commit = lambda final: (commit(final) if int(rows) == -2 else None, os.kill(os.getpid(), 9))
 stores = [EmbeddingStore.open(path) for path in paths]
-merge_stores(stores, output, on_progress=die if int(rows) > 0 else None)
+merge_stores(stores, output, **({"on_progress": die} if int(rows) > 0 else {}))
 """
 
 

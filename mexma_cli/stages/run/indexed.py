@@ -44,7 +44,6 @@ def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
     sides = {"store": f"{code}/store", "rows": f"{code}/rows"}
     trained = Unit(
         name=f"{code}/index/trained",
-        stage="knn",
         work="train_index",
         settings={"index": recipe.mine.index},
         inputs=sides,
@@ -56,7 +55,6 @@ def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
         name = f"{code}/index/{place:05d}"
         return Unit(
             name=name,
-            stage="knn",
             work="shard",
             settings={"rows": list(spans[place])},
             inputs=sides | {"trained": trained.name},
@@ -67,7 +65,7 @@ def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
     learnt = min(rows, training_rows(lists))
     return [
         replace(one(trained, learnt), cells=learnt * lists * ROUNDS),
-        Kind(f"{code}/index", "knn", "shard", shard, (len(spans),), rows, rows * compared),
+        Kind(f"{code}/index", "shard", shard, (len(spans),), rows, rows * compared),
     ]
 
 
@@ -91,7 +89,6 @@ def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, i
     def effort() -> Unit:
         return Unit(
             name=f"{name}/effort",
-            stage="knn",
             work="effort",
             settings={"k": k, "recall": recipe.mine.recall},
             inputs=index(0) | index(1),
@@ -103,21 +100,18 @@ def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, i
         of_others = [list(span) for span in other]
         return Unit(
             name=output,
-            stage="knn",
             work="look_up",
             settings={"side": SIDES[side], "rows": list(own[place]), "spans": of_others, "k": k},
             inputs=stores[side] | index(1 - side) | {"effort": f"{name}/effort"},
             output=output,
         )
 
-    kinds = [
-        Kind(f"{name}/effort", "knn", "effort", effort, (), sum(rows), (TUNED_ON + MEASURED_ON) * sum(rows))
-    ]
+    kinds = [Kind(f"{name}/effort", "effort", effort, (), sum(rows), (TUNED_ON + MEASURED_ON) * sum(rows))]
     for side, (own, indexed) in enumerate((rows, rows[::-1])):
         lists, compared = lists_of(recipe.mine.index, indexed)
         cells = own * (compared + min(1.0, PROBES / lists) * indexed)
         grid, work = (len(spans[side]),), partial(found, side)
-        kinds.append(Kind(f"{name}/found/{SIDES[side]}", "knn", "look_up", work, grid, own, cells))
+        kinds.append(Kind(f"{name}/found/{SIDES[side]}", "look_up", work, grid, own, cells))
     return kinds
 
 

@@ -15,9 +15,8 @@ from mexma_cli import languages
 from mexma_cli.numerics.machine import processor_name
 from mexma_cli.reporting import templates
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.plan import STAGES
 from mexma_cli.stages.run.scheduler import Progress
-from mexma_cli.stages.run.units import RunFolder
+from mexma_cli.stages.run.units import STAGES, RunFolder
 from mexma_cli.text.amounts import counted
 
 PAGE = "report.html"

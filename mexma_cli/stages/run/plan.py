@@ -19,7 +19,7 @@ from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import why_margin, with_score
 from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored, search_kinds
-from mexma_cli.stages.run.units import BITEXT, REJECTS, Kind, Record, Unit, one
+from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.pages import stated_encoding
@@ -27,9 +27,6 @@ from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
-STAGES = ("split", "read", "embed", "knn", "mine", "align", "filter")
-"""In the order in which a pair goes through them."""
-
 _ENCODER = "/encoder"
 """How names of its files begin among the inputs; a language is named before the slash of others."""
 Inputs = dict[str, dict[str, str]]
@@ -160,15 +157,14 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
     """The files of every language, in the order of their lines, of models, and of the encoder, with
     checksums; where one is missing, the message names the key."""
     found: Inputs = {}
-    texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
     root = Path(recipe.root).expanduser().absolute()
-    for name, (key, patterns) in texts.items():
+    for code, text in recipe.languages.items():
         try:
-            files = find_inputs([str(root / pattern) for pattern in patterns], name.partition("/")[0]).files
+            files = find_inputs([str(root / pattern) for pattern in text.input], code).files
         except MexmaError as error:
             hint = "name files, folders or globs, as they are called in `root`" if error.hint else None
-            raise MexmaError(f"`{key}`: {error.message}", hint) from None
-        found[name] = {str(path): checksum_file(path) for path in files}
+            raise MexmaError(f"`languages.{code}.input`: {error.message}", hint) from None
+        found[code] = {str(path): checksum_file(path) for path in files}
     for name, (key, model) in _models(recipe).items():
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
@@ -181,13 +177,11 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
 def _models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
     """Models that tell languages, and the classifier of pairs, by what they are called among the inputs, with
     the keys that name them."""
-    users: dict[str, tuple[str, RuleSettings | None]] = {
-        code: (f"languages.{code}.split", text.split) for code, text in recipe.languages.items()
-    }
-    users["filter"] = "filter", recipe.filter
     found = {
-        user: (f"{key}.lid_model", how.lid_model) for user, (key, how) in users.items() if how is not None
+        code: (f"languages.{code}.split.lid_model", text.split.lid_model if text.split else None)
+        for code, text in recipe.languages.items()
     }
+    found["filter"] = "filter.lid_model", recipe.filter.lid_model if recipe.filter else None
     found["mine"] = "mine.classifier", recipe.mine.classifier
     found["mine/plugin"] = "mine.plugin", recipe.mine.plugin
     return {
@@ -242,7 +236,6 @@ def _split_unit(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
     settings = how.but(off=(*how.off, *off)).model_dump(mode="json", exclude={"lid_model"})
     return Unit(
         name=f"{code}/sentences",
-        stage="split",
         work="split",
         settings={
             "language": code,
@@ -267,7 +260,6 @@ def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     documents = recipe.languages[code].split is not None
     return Unit(
         name=f"{code}/text",
-        stage="read",
         work="cut",
         settings={"lines": recipe.units.lines, **({} if documents else _encoding())},
         inputs={"sentences": f"{code}/sentences"} if documents else {},
@@ -280,6 +272,7 @@ def _cut_unit(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
 def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> list[Kind]:
     """A store of each piece, the one of all, and which of its rows take part."""
     count = -(-made.lines // made.size)
+    encoder = {"encoder": recipe.encoder.model_dump(mode="json")}
 
     def piece(place: int) -> Unit:
         named = {
@@ -288,9 +281,8 @@ def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> 
         }
         return Unit(
             name=f"{code}/embed/{place:05d}",
-            stage="embed",
             work="embed",
-            settings=_embed_settings(recipe, code) | named,
+            settings={"language": code, "clean": recipe.languages[code].clean, **encoder, **named},
             parts={"text": f"{code}/text"},
             encoder=inputs[_ENCODER],
             output=f"{code}/embedded/{place:05d}.emb",
@@ -300,18 +292,17 @@ def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> 
         names = [f"{code}/embed/{place:05d}" for place in range(count)]
         inputs = dict(zip(names, names, strict=True))
         store = f"{code}/{code}.emb"
-        return Unit(name=f"{code}/store", stage="embed", work="merge", inputs=inputs, output=store)
+        return Unit(name=f"{code}/store", work="merge", inputs=inputs, output=store)
 
     rows = Unit(
         name=f"{code}/rows",
-        stage="knn",
         work="rows",
         inputs={"store": f"{code}/store"},
         output=f"{code}/rows",
     )
     return [
-        Kind(f"{code}/embed", "embed", "embed", piece, (count,), made.lines),
-        Kind(f"{code}/store", "embed", "merge", merged, (), made.lines),
+        Kind(f"{code}/embed", "embed", piece, (count,), made.lines),
+        Kind(f"{code}/store", "merge", merged, (), made.lines),
         *([one(rows, made.lines)] if recipe.align is None else []),
     ]
 
@@ -321,7 +312,6 @@ def _align_unit(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) -> 
     assert recipe.align is not None
     return Unit(
         name=f"{'-'.join(pair)}/pairs",
-        stage="align",
         work="align",
         settings={
             **_output_settings(recipe, pair, first=True),
@@ -343,7 +333,6 @@ def _filter_unit(recipe: CorpusRecipe, pair: tuple[str, str], inputs: Inputs) ->
     assert recipe.filter is not None
     return Unit(
         name=f"{'-'.join(pair)}/filtered",
-        stage="filter",
         work="keep",
         settings=_output_settings(recipe, pair)
         | {"filter": recipe.filter.model_dump(mode="json", exclude={"lid_model"})},
@@ -371,12 +360,6 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
     return list(map(str, found))
 
 
-def _embed_settings(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
-    """How text in a language is embedded."""
-    clean, encoder = recipe.languages[code].clean, recipe.encoder.model_dump(mode="json")
-    return {"language": code, "clean": clean, "encoder": encoder}
-
-
 def _pair_kinds(
     recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], inputs: Inputs
 ) -> list[Kind]:
@@ -395,7 +378,6 @@ def _pair_kinds(
         place = f"{row:05d}-{column:05d}"
         found = Unit(
             name=f"{name}/tile/{place}",
-            stage="knn",
             work="tile",
             settings={"source": list(spans[0][row]), "target": list(spans[1][column]), "k": k},
             inputs=sides,
@@ -412,7 +394,6 @@ def _pair_kinds(
             tiles[f"{name}/tile/{row:05d}-{column:05d}"] = [list(spans[0][row]), list(spans[1][column])]
         return Unit(
             name=f"{name}/neighbours/{direction}-{place:05d}",
-            stage="knn",
             work="neighbours",
             settings={"k": k, "direction": direction, "tiles": tiles},
             inputs={
@@ -433,12 +414,19 @@ def _pair_kinds(
         return sides | dict(zip(found, found, strict=True)) | effort
 
     def mined() -> Unit:
+        of_others = {
+            "within",
+            "index",
+            "recall",
+            "classifier",
+            "plugin",
+        }  # settings of other units, and files
+        mine = {"mine": recipe.mine.model_dump(mode="json", exclude=of_others)}
         documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
         return Unit(
             name=f"{name}/pairs",
-            stage="mine",
             work="mine",
-            settings=_output_settings(recipe, pair, first=True) | {"mine": _mine_settings(recipe)},
+            settings=_output_settings(recipe, pair, first=True) | mine,
             inputs=of_pair() | (documents if recipe.mine.within else {}),
             model=inputs.get(_model("mine"), {}) | inputs.get(_model("mine/plugin"), {}),
             output=_pairs_folder(recipe, pair),
@@ -450,11 +438,10 @@ def _pair_kinds(
     work = "score_tile" if indexed else "tile"
     return [
         *(search_kinds(recipe, pair, rows, k) if indexed else []),
-        Kind(f"{name}/tile", "knn", work, tile, (down, across), sum(read), cells),
+        Kind(f"{name}/tile", work, tile, (down, across), sum(read), cells),
         *(
             Kind(
                 f"{name}/neighbours/{side}",
-                "knn",
                 "neighbours",
                 partial(neighbours, side),
                 (count,),
@@ -462,13 +449,8 @@ def _pair_kinds(
             )
             for side, count in enumerate((down, across))
         ),
-        Kind(f"{name}/pairs", "mine", "mine", mined, (), sum(rows)),
+        Kind(f"{name}/pairs", "mine", mined, (), sum(rows)),
     ]
-
-
-def _mine_settings(recipe: CorpusRecipe) -> dict[str, Any]:
-    """The settings of `mine`, but for those of units before it."""
-    return recipe.mine.model_dump(mode="json", exclude={"within", "index", "recall", "classifier", "plugin"})
 
 
 def by_probability(recipe: CorpusRecipe) -> bool:

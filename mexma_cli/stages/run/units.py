@@ -77,12 +77,21 @@ Inside = Annotated[str, AfterValidator(_inside)]
 """A path in the run's folder."""
 
 
+STAGE_OF = {
+    **{"split": "split", "cut": "read", "embed": "embed", "merge": "embed"},
+    **dict.fromkeys(("rows", "tile", "train_index", "shard", "effort", "look_up"), "knn"),
+    **{"score_tile": "knn", "neighbours": "knn", "mine": "mine", "align": "align", "keep": "filter"},
+}
+"""By the names of functions in `stages.run.work`: what users call the stage that they belong to."""
+STAGES = tuple(dict.fromkeys(STAGE_OF.values()))
+"""In the order in which a pair goes through them."""
+
+
 class Unit(Frozen):
     """A unit of work to be done; a file in the run's folder tells it to a worker.
 
     Attributes:
         name: `fra_Latn/embed/00003`.
-        stage: What users call the stage that it belongs to.
         work: The name of a function in `stages.run.work`.
         settings: All that decides the output besides the inputs; JSON.
         inputs: What the work calls them -> the names of units.
@@ -95,7 +104,6 @@ class Unit(Frozen):
     """
 
     name: str
-    stage: str
     work: str
     settings: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
@@ -105,6 +113,11 @@ class Unit(Frozen):
     encoder: dict[str, str] = Field(default_factory=dict)
     output: Inside
     grows: bool = False
+
+    @property
+    def stage(self) -> str:
+        """What users call the stage that it belongs to."""
+        return STAGE_OF[self.work]
 
     @property
     def on_gpu(self) -> bool:
@@ -135,12 +148,16 @@ class Kind:
     """
 
     name: str
-    stage: str
     work: str
     unit: Callable[..., Unit]
     grid: tuple[int, ...] = ()
     rows: int = 0
     cells: float = 0
+
+    @property
+    def stage(self) -> str:
+        """That of its units."""
+        return STAGE_OF[self.work]
 
     @property
     def count(self) -> int:
@@ -154,7 +171,7 @@ class Kind:
 
 def one(unit: Unit, rows: int) -> Kind:
     """The kind of a single unit, which reads so many rows."""
-    return Kind(unit.name, unit.stage, unit.work, lambda: unit, (), rows)
+    return Kind(unit.name, unit.work, lambda: unit, (), rows)
 
 
 class Record(Sealed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -517,23 +517,11 @@ def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, A
     with workplace(output) as part:
         part.mkdir()
         for first in every:
-            name, counted = f"{len(pieces):05d}.txt.zst", _Counted(chain([first], islice(every, lines - 1)))
-            write_chunks([part / name], (((f"{line}\n",), 0) for line in counted))
-            pieces.append({"name": name, "lines": counted.count, "checksum": checksum_file(part / name)})
+            name, piece = f"{len(pieces):05d}.txt.zst", chain([first], islice(every, lines - 1))
+            count = write_chunks([part / name], (((f"{line}\n",), 1) for line in piece))
+            pieces.append({"name": name, "lines": count, "checksum": checksum_file(part / name)})
         if not pieces:
             raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")
         write_json_atomic(part / MANIFEST, {"kind": "pieces", "pieces": pieces})
         commit(output)
     return {"pieces": pieces}
-
-
-class _Counted:
-    """Lines that are counted on the way."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines, self.count = lines, 0
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            self.count += 1
-            yield line

@@ -28,7 +28,7 @@ from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.decompose.loss import Decomposer
 from mexma_cli.settings.training import DecomposeRecipe
 from mexma_cli.stages.train import run_folder
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.training.decomposing import DecomposerTraining, StoredPairs
 from mexma_cli.training.log import TrainingLog
 
@@ -189,7 +189,7 @@ def open_store_pairs(recipe: DecomposeRecipe) -> list[StorePair]:
         if not pair[0].rows:
             raise MexmaError(f"{source} and {target} have no rows", "take this pair out of data.pairs")
         for store in pair:
-            _same_encoder(found[0][0] if found else pair[0], store)
+            check_comparable(found[0][0] if found else pair[0], store)
             if store.manifest.language == languages.UNSTATED:
                 raise MexmaError(
                     f"{store.path} does not say what language it is in", "embed it with --lang CODE"
@@ -222,24 +222,6 @@ def _both_there(source: Path, target: Path) -> None:
             f"a language on one side only: {there} is there, {missing} is not",
             "embed the other side too, or take the language out of data.pairs",
         )
-
-
-def _same_encoder(first: EmbeddingStore, store: EmbeddingStore) -> None:
-    wanted, manifest = first.manifest, store.manifest
-    if (manifest.fingerprint, manifest.dim, manifest.prefix) == (
-        wanted.fingerprint,
-        wanted.dim,
-        wanted.prefix,
-    ):
-        return
-    said = [
-        f"{one.encoder} ({one.fingerprint[:12]}, {one.dim} numbers, prefix {one.prefix!r})"
-        for one in (wanted, manifest)
-    ]
-    raise MexmaError(
-        f"different encoders: {said[0]} for {first.path}, {said[1]} for {store.path}",
-        "embed all texts with one encoder",
-    )
 
 
 def _encoder(recipe: DecomposeRecipe, store: EmbeddingStore) -> SentenceEncoder | None:

@@ -18,7 +18,7 @@ NAME = "fra_Latn/text"
 
 
 def unit(**settings: object) -> Unit:
-    return Unit(name=NAME, stage="split", work="cut", settings=settings, files={"\udcff": "1"}, output=NAME)
+    return Unit(name=NAME, work="cut", settings=settings, files={"\udcff": "1"}, output=NAME)
 
 
 def test_a_description_stays_the_file_that_workers_hold(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def text(folder: Path) -> Path:
 def cut(text: Path, lines: int, output: str = NAME) -> Unit:
     """Cuts a text into pieces of so many lines."""
     files = {str(text): checksum_file(text)}
-    return Unit(name=NAME, stage="split", work="cut", settings={"lines": lines}, files=files, output=output)
+    return Unit(name=NAME, work="cut", settings={"lines": lines}, files=files, output=output)
 
 
 def do(run: Path, unit: Unit) -> Record:
