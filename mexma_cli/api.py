@@ -484,18 +484,17 @@ def filter(
 
     inputs = (bitext,) if isinstance(bitext, str | Path) else bitext
     made = Path(output)
-    kind = format or format_of(made)
     job = FilterJob(
         tuple(map(Path, inputs)),
         _both(languages),
         RuleSettings.of(settings),
         tuple(map(Path, exclude)),
         made,
-        kind,
+        format,
         Path(rejects) if rejects else None,
         workers=workers,
     )
-    files = [*outputs_of(made, kind, as_codes(languages)), job.rejects]
+    files = [*outputs_of(made, format or format_of(made), as_codes(languages)), job.rejects]
     refuse_overwriting([path for path in files if path], [*job.inputs, *job.exclude])
     return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
 
@@ -506,7 +505,7 @@ def run(
     *,
     jobs: int = 1,
     only: str | None = None,
-    pairs: Sequence[tuple[str, str]] = (),
+    pairs: Sequence[str | tuple[str, str]] = (),
 ) -> list[Path]:
     """Mine parallel text for many language pairs from one recipe, on this machine, as `mexma run` does.
 
@@ -517,7 +516,7 @@ def run(
         overrides: Keys of the recipe to change, such as `mine.threshold=0.5`.
         jobs: Processes. The script that calls needs `if __name__ == "__main__"`.
         only: A stage: it and those before it.
-        pairs: Codes of the language pairs to do. Default: all.
+        pairs: Language pairs to do: `"fra-eng"`, or two codes. Default: all.
 
     Returns:
         The folders of the sentence pairs.
@@ -531,14 +530,14 @@ def run(
     [PosixPath('runs/corpus/bitext/spa_Latn-eng_Latn')]
     """
     from mexma_cli.executors.local import LocalExecutor
-    from mexma_cli.languages import resolve
+    from mexma_cli.languages import resolve_pair
     from mexma_cli.numerics.threads import threads
     from mexma_cli.settings.load import load_corpus
     from mexma_cli.stages.run.plan import Selection
     from mexma_cli.stages.run.run import outputs, run_corpus
 
     found = load_corpus(recipe, overrides)
-    chosen = Selection(only, None, tuple((resolve(source), resolve(target)) for source, target in pairs))
+    chosen = Selection(only, None, tuple(map(resolve_pair, pairs)))
     each = max(1, threads() // jobs)
     done = run_corpus(found, lambda folder: LocalExecutor(folder, jobs, each), chosen=chosen)
     return outputs(found, done.units.values())

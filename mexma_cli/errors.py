@@ -46,7 +46,7 @@ _DISK_HINTS = {
 
 
 class MexmaError(Exception):
-    """A mistake in what was given to the tool: a file, a line, a key, a device.
+    """A mistake in what was given to the tool: a file, a line, a key, a device. Its text has the hint, too.
 
     Args:
         message: What is wrong and where (file, line, byte, key).
@@ -54,9 +54,12 @@ class MexmaError(Exception):
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
         self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
 def as_ours(error: BaseException) -> MexmaError:

@@ -78,6 +78,14 @@ def resolve(code: str) -> str:
     return found
 
 
+def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:
+    """The FLORES-200 codes of a pair such as ``fra-eng``, or of two codes."""
+    codes = pair.strip().split("-", 1) if isinstance(pair, str) else [*pair]
+    if len(codes) != 2:
+        raise MexmaError(f"{pair!r} is no pair of languages", "name both, as fra-eng")
+    return resolve(codes[0]), resolve(codes[1])
+
+
 def named(english: str) -> list[str]:
     """The languages of an English name (``Yoruba``), in any case, by codes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -169,7 +170,18 @@ def test_tune_says_what_does_without_gold(folder: Path) -> None:
     with pytest.raises(mexma_cli.MexmaError) as caught:
         mexma_cli.tune(folder / "spa.emb", folder / "spa.emb")
     assert "is an embedding store" in caught.value.message
+    assert str(caught.value) == f"{caught.value.message}\nhint: {caught.value.hint}"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert "threshold='auto').estimated.cut" in (caught.value.hint or "")
+
+
+def test_values_that_people_write_are_taken_or_explained() -> None:
+    with pytest.raises(mexma_cli.MexmaError, match=r"hint: did you mean spa_Latn-eng_Latn"):
+        mexma_cli.run("examples/corpus.yaml", pairs=["ind-eng"])
+    with pytest.raises(mexma_cli.MexmaError, match=r"'eng' is no pair of languages\nhint: name both, as"):
+        mexma_cli.run("examples/corpus.yaml", pairs=["eng"])
+    with pytest.raises(mexma_cli.MexmaError, match=r"to 1 \(is 95\); did you mean 0\.95\?"):
+        mexma_cli.mine("a", "b", precision=95)
 
 
 def test_sentences_in_memory_are_no_text() -> None:

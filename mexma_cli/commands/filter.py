@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 @written_languages_option
 @result_option
 @format_option(otherwise="tsv; on stdout that of the input")
-@path_option("--rejects", help="Write what is dropped: reason TAB number of the pair TAB the pair.")
+@path_option("--rejects", help="Write what is dropped, as TSV or CSV: reason, number of the pair, the pair.")
 @path_option("--report", help="Write a JSON report: counts by reason, rules and limits.")
 @workers_option("Number of processes.")
 def command(
@@ -77,14 +77,14 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     to_stdout = output is None or str(output) == "-"
-    kind = kind or (None if to_stdout else format_of(output))
     if to_stdout and kind and formats()[kind].two_files:
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
     if rejects is not None:
-        format_of(rejects, ("tsv",))
+        format_of(rejects, ("tsv", "csv"))
     codes = as_codes(languages)
-    files = outputs_of(output, kind, codes) if kind and formats()[kind].two_files else [output]
-    outputs = [] if to_stdout else [path for path in files if path]
+    named = kind or format_of(None if to_stdout else output)
+    outputs = outputs_of(output, named, codes) if formats()[named].two_files else []
+    outputs = outputs or [path for path in [output] if path and not to_stdout]
     for other, what in ((rejects, "rejects"), (report, "report")):
         check_outputs(outputs, other, what, (*bitext, *exclude))
     for path in (output, rejects, report):
@@ -96,7 +96,7 @@ def command(
         found, changed = filter_files(job, command_line(), lambda done: bar.update(done - bar.n))
     _tell(found, limits)
     if changed:
-        log.info("%s in %s", formats()[kind or "tsv"].changes, counted(changed, "sentence"))
+        log.info("%s in %s", formats()[named].changes, counted(changed, "sentence"))
 
 
 def _tell(found: Filtered, limits: dict[str, float]) -> None:

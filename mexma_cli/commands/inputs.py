@@ -63,24 +63,20 @@ def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: 
     refuse_inputs([*files, *([] if other is None else [other])], inputs)
 
 
-def tsv_outputs(output: Path | None, inputs: Iterable[Path] = (), or_json: bool = False) -> list[Path]:
-    """The file that an output of TSV (`or_json`: or of JSON lines) is written to; none for stdout. It can be
-    written, and is no input."""
-    from mexma_cli.formats.bitext import DEFAULT, format_of, outputs_of
+def row_outputs(
+    output: Path | None, inputs: Iterable[Path] = (), as_json: bool = False
+) -> tuple[list[Path], str]:
+    """The file that rows of scores and sentences are written to, none for stdout, which can be written and is
+    no input; and its format, by its name unless `as_json`."""
+    from mexma_cli.formats.bitext import format_of, outputs_of
+    from mexma_cli.formats.csv import ROWS
     from mexma_cli.text.writing import prepare_output
 
-    format_of(output, [DEFAULT, "jsonl"] if or_json else [DEFAULT])
+    kind = format_of(output, ROWS)
     prepare_output(output)
     outputs = outputs_of(output)
     refuse_inputs(outputs, inputs)
-    return outputs
-
-
-def is_json(output: Path | None, as_json: bool) -> bool:
-    """Whether --json or the name of the output asks for JSON lines."""
-    from mexma_cli.formats.bitext import format_of
-
-    return as_json or format_of(output) == "jsonl"
+    return outputs, "jsonl" if as_json else kind
 
 
 def opened(

@@ -17,7 +17,7 @@ from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.lazy import SectionOption
 from mexma_cli.numerics.precisions import computing_on
 from mexma_cli.numerics.threads import cores
-from mexma_cli.settings.section import Option, Section, explanation, in_words, option_of
+from mexma_cli.settings.section import Option, Section, explanation, in_words, of_percent, option_of
 from mexma_cli.store.arrays import unverified
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def path_option(
 JSON_HELP = "Print the result as one JSON object."
 json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 json_lines_option = click.option(
-    "--json", "as_json", is_flag=True, help="Write one JSON object a line; so does -o NAME.jsonl."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write one JSON object a line, as -o NAME.jsonl; -o NAME.csv: CSV.",
 )
 report_option = path_option(
     "--report", help="Write a JSON report: inputs, settings, counts, scores, time and memory.", metavar=None
@@ -306,8 +309,19 @@ def _type_of(annotation: Any, metadata: list[Any], option: Option) -> click.Para
             for name, (bound, is_open) in _BOUNDS.items():
                 if hasattr(one, name):
                     bounds |= {bound: getattr(one, name), f"{bound}_open": is_open}
-        return (click.IntRange if kinds == [int] else click.FloatRange)(**bounds)
+        kind = click.IntRange if kinds == [int] else Share if bounds.get("max") == 1 else click.FloatRange
+        return kind(**bounds)
     return _Checked(annotation)
+
+
+class Share(click.FloatRange):
+    """A number up to 1, which is not in percent."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = click.FLOAT.convert(value, param, ctx)
+        if told := of_percent(found):
+            self.fail(f"{value} is not between 0 and 1{told}", param, ctx)
+        return super().convert(found, param, ctx)
 
 
 class _Checked(click.ParamType):

@@ -16,7 +16,7 @@ from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.errors import in_a_line
-from mexma_cli.languages import resolve
+from mexma_cli.languages import resolve, resolve_pair
 from mexma_cli.numerics.threads import threads
 from mexma_cli.text.amounts import counted, size, time_needed
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATES = ("done", "running", "failed", "blocked")
+STATES = ("done", "running", "failed", "blocked", "again")
 _STATES = {
     "running": "the run goes on",
     "finished": "the run has ended",
@@ -117,7 +117,7 @@ def command(
     if status:
         _print(status_of(found), as_json)
         return
-    chosen = Selection(only, start, _pairs(pairs))
+    chosen = Selection(only, start, tuple(map(resolve_pair, pairs.split(",") if pairs else ())))
     if dry_run:
         from mexma_cli.stages.run.estimate import estimate
 
@@ -153,16 +153,6 @@ def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Execu
     from mexma_cli.executors.local import LocalExecutor
 
     return LocalExecutor(folder, jobs, max(1, threads() // jobs))
-
-
-def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
-    found = []
-    for pair in typed.split(",") if typed else ():
-        source, dash, target = pair.strip().partition("-")
-        if not dash:
-            raise click.UsageError(f"--pairs {pair}: name the languages as fra-eng.")
-        found.append((resolve(source), resolve(target)))
-    return tuple(found)
 
 
 def _lines(typed: str | None) -> dict[str, int]:
@@ -205,6 +195,7 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     for stage, counts in status["stages"].items():
         states = [f"{counts[state]:,} {state}" for state in STATES if counts.get(state)]
         said = ", ".join(states).replace("running", "begun" if stopped else "running")
+        said = said.replace("again", "to do again")
         click.echo(f"{stage}: {counted(counts['all'], 'unit')}: {said or 'none begun'}")
     for name, since in status["running"].items():
         click.echo(f"begun: {name}" if stopped else f"running: {name}, for {time.time() - since:,.0f} s")
@@ -212,6 +203,8 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
         click.echo(f"failed: {name}: {in_a_line(why)}")
     if status["pairs"]["all"]:
         click.echo(f"language pairs: {status['pairs']['done']:,} of {status['pairs']['all']:,} done")
+    if again := sum(counts.get("again", 0) for counts in status["stages"].values()):
+        click.echo(f"since then inputs or settings changed: `mexma run` does {counted(again, 'unit')} again")
     click.echo(_STATES[status["state"]])
 
 

@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,11 +14,10 @@ import click
 
 from mexma_cli.commands.inputs import (
     check_inputs,
-    is_json,
     is_typed,
     opened,
     progress_bar,
-    tsv_outputs,
+    row_outputs,
 )
 from mexma_cli.commands.options import (
     encoder_options,
@@ -93,7 +93,7 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
-    as_json = is_json(output, as_json)
+    outputs, kind = row_outputs(output, inputs, as_json)
     if query is not None:
         if "margin" in settings.model_fields_set and MARGINS[settings.margin].uses_neighbourhoods:
             raise click.UsageError(
@@ -106,7 +106,7 @@ def command(
                 f"{settings.k} sentences: -n {settings.k}"
             )
         asked = encoder if query_prompt is None else encoder.but(prompt=query_prompt)
-        _typed(inputs[0], query, top or TYPED_TOP, output, as_json, asked)
+        _typed(inputs[0], query, top or TYPED_TOP, outputs, kind, asked)
         return
     top = top or 1
     check_inputs(inputs)
@@ -115,13 +115,12 @@ def command(
     from mexma_cli.stages.search import hit_lines, search
     from mexma_cli.text.writing import only_process, write_chunks
 
-    outputs = tsv_outputs(output, inputs, or_json=True)
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder, prompts=[query_prompt, None])
         bar = progress_bar(stack, "searching")
         hits = search(queries, target, settings, top=top, on_progress=bar)
-        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, as_json))
+        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, kind))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")
     log.info("%s in %.1f s; target: %s", queries_done, seconds, hits.target)
@@ -136,7 +135,7 @@ def command(
 
 
 def _typed(
-    path: Path, query: str, top: int, output: Path | None, as_json: bool, encoder: EncoderChoice
+    path: Path, query: str, top: int, outputs: Sequence[Path], kind: str, encoder: EncoderChoice
 ) -> None:
     """The sentences nearest to one that was typed."""
     if not is_store(path):
@@ -148,12 +147,11 @@ def _typed(
     from mexma_cli.stages.search import lines_of, nearest_to_sentence
     from mexma_cli.text.writing import write_chunks
 
-    outputs = tsv_outputs(output, [path], or_json=True)
     query = " ".join(query.splitlines())
     found = nearest_to_sentence(query, open_store(path), encoder, top)
-    if output is None and not as_json and sys.stdout.isatty():
+    if not outputs and kind == "tsv" and sys.stdout.isatty():
         for score, text in found:
             click.echo(f"{score:7.4f}  {text}")
     else:
         rows = [(score, query, text, rank) for rank, (score, text) in enumerate(found, 1)]
-        write_chunks(outputs, lines_of(rows, top > 1, as_json))
+        write_chunks(outputs, lines_of(rows, top > 1, kind))

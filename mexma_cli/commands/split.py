@@ -36,7 +36,11 @@ log = logging.getLogger(__name__)
 )
 @output_option(None, "File of the sentences, compressed if named .gz, .bz2, .xz or .zst.", required=True)
 @options_of(SplitSettings)
-@path_option("--rejects", help="Write what is dropped: reason, document id, start, end, text.", metavar=None)
+@path_option(
+    "--rejects",
+    help="Write what is dropped, as TSV or CSV: reason, document id, start, end, text.",
+    metavar=None,
+)
 @workers_option("Number of processes.")
 def command(
     inputs: tuple[str, ...],

@@ -18,9 +18,10 @@ from mexma_cli.commands.inputs import (
     is_typed,
     opened,
     progress_bar,
-    tsv_outputs,
+    row_outputs,
 )
 from mexma_cli.commands.options import (
+    Share,
     document_options,
     encoder_options,
     json_option,
@@ -93,14 +94,15 @@ _OF_TEXTS = (
 )
 @click.option(
     "--precision",
-    type=click.FloatRange(min=0, min_open=True, max=1),
+    type=Share(min=0, min_open=True, max=1),
     metavar="SHARE",
     help="Instead of the best F1: the lowest threshold with this precision, such as 0.95.",
 )
 @path_option("--save-threshold", help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`.")
 @click.option(
     "--languages",
-    metavar="CODE,CODE...",
+    "--langs",
+    metavar="CODES",
     help="One threshold a language; {lang} in file names stands for its code.",
 )
 @path_option("--plot", help="Draw the scores of right and other pairs (.png, .svg, .pdf).")
@@ -127,7 +129,7 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
       mexma tune pairs.tsv --gold gold.tsv --plot scores.png
       mexma tune pairs.tsv --gold gold.tsv --precision 0.95 -o kept.tsv.gz
       mexma tune pairs.tsv --gold gold.ids.tsv --source fra.tsv.gz --target eng.tsv.gz
-      mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --languages fra,deu
+      mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --langs fra,deu
       mexma tune fra.emb eng.emb --precision 0.95 --save-threshold thresholds.json
       mexma tune fra.emb eng.emb --label 50
       mexma tune fra.emb eng.emb --labels labels.tsv
@@ -166,9 +168,9 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
         named |= {_NAMES.get(name, f"--{name}"): options[name] for name in _FILES}
         for name, path in named.items():
             if path is not None and "{lang}" not in str(path):
-                raise click.UsageError(f"With --languages, {name} needs {{lang}} in its name: {path}")
+                raise click.UsageError(f"With --langs, {name} needs {{lang}} in its name: {path}")
         if not all(code.strip() for code in options["languages"].split(",")):
-            raise click.UsageError(f"--languages {options['languages']!r} has an empty code.")
+            raise click.UsageError(f"--langs {options['languages']!r} has an empty code.")
 
 
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
@@ -254,7 +256,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
-    check_outputs(tsv_outputs(output, inputs), plot, "picture", inputs)
+    check_outputs(row_outputs(output, inputs)[0], plot, "picture", inputs)
     check_plottable(plot)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from mexma_cli.formats.bitext import (
     bitext_format,
     pair_of,
 )
-from mexma_cli.formats.tsv import csv_rows, parsed, shown
+from mexma_cli.formats.jsonl import object_lines
+from mexma_cli.formats.tsv import csv_rows, parsed, shown, tsv_lines
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -75,6 +76,25 @@ def _records(text: RawText) -> Iterator[Record]:
             yield from text.no_pair(MALFORMED)
         else:
             raise MexmaError(f"{where}: {counted(len(row), 'field')}, expected {len(names)} as in line 1")
+
+
+ROWS = ("tsv", "csv", "jsonl")
+"""The formats of `row_lines`."""
+
+
+def row_lines(rows: Iterable[Sequence[Any]], names: Sequence[str], kind: str) -> Iterator[Chunk]:
+    """For `text.writing.write_chunks`: rows that begin with a score and two sentences, as one of `ROWS`."""
+    if kind == "tsv":
+        yield from tsv_lines(rows)
+    elif kind == "jsonl":
+        yield from object_lines(dict(zip(names, row, strict=True)) for row in rows)
+    else:
+        yield from (((_line(row),), 0) for row in chain([names], rows))
+
+
+def fields_line(fields: Sequence[str], kind: str) -> str:
+    """A line of fields without tabs and line ends, in CSV or else in TSV."""
+    return _line(fields) if kind == Csv.name else "\t".join(fields) + "\n"
 
 
 def _line(fields: Iterable[Any]) -> str:

@@ -4,10 +4,11 @@ of OPUS, OpusCleaner, Bitextor, data frames and spreadsheets."""
 from __future__ import annotations
 
 import csv
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli import languages
@@ -37,6 +38,8 @@ from mexma_cli.text.lines import LINE_LIMIT, is_blank
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
+log = logging.getLogger(__name__)
+
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*)"(?!")')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
 _DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
@@ -46,6 +49,7 @@ HEADER = "header line"
 """Why a line is no pair."""
 _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
+_SAYS_SCORES = "a first line that names it `score` says otherwise"
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair)}
@@ -114,6 +118,11 @@ class Tsv(BitextFormat):
         return Bitext(self.name, languages, _records(*texts), texts[0].header)
 
 
+def fields_of(columns: int) -> tuple[str, ...]:
+    """The names of so many columns of a file without a header."""
+    return _WITH_IDS.get(columns, PlainPair if columns == 2 else MinedPair)._fields[:columns]
+
+
 def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
     """A line for each (score, source, target, more ...), with the sentences as by `one_field`.
 
@@ -144,12 +153,14 @@ class _Layout(NamedTuple):
     Attributes:
         columns: Their number.
         scored: Whether the first one is a score, in a file without a header.
+        ids: Whether it is an id.
         header: What the names in it say.
         further: Whether there may be columns behind the pair.
     """
 
     columns: int
     scored: bool
+    ids: bool
     header: Columns | None
     further: bool
 
@@ -162,7 +173,9 @@ class _Layout(NamedTuple):
             if '"' in line:
                 fields = _unquoted(fields, line, fits=len(fields) == self.columns)
             return _of_columns(fields, self.header, where, self.further)
-        if self.scored:
+        if self.ids:
+            line = line.partition("\t")[2]
+        elif self.scored:
             return _scored(line, self.columns, where)
         if self.further and line.count("\t") > 1:
             fields = line.split("\t")
@@ -187,15 +200,30 @@ def _records(text: RawText) -> Iterator[Record]:
         return
     fields = line.split("\t")
     scored, header = len(fields) >= 3 and _number(fields[0]) is not None, columns_of(fields)
-    if scored and text.each_line:  # a sentence may be a number, and have columns behind its pair
+    ids = False
+    if scored:
         start += islice(numbered, _SEEN)
-        scored = all(_number(line.partition("\t")[0]) is not None for _, line in start)
-    layout = _Layout(len(fields), scored, header, text.each_line)
+        firsts = [line.partition("\t")[0] for _, line in start]
+        ids = _are_ids(firsts, text.where)
+        if text.each_line:  # a sentence may be a number, and have columns behind its pair
+            scored = all(_number(field) is not None for field in firsts)
+    layout = _Layout(len(fields), scored, ids, header, text.each_line)
     if header:
         text.header.append(line)
         yield from text.no_pair(HEADER)
         start = []
     yield from text.records(chain(start, numbered), layout.pair)
+
+
+def _are_ids(fields: Sequence[str], where: str) -> bool:
+    """Whether what lines begin with looks like ids, which is said: whole numbers that are all different, and
+    rise or are too large for scores."""
+    numbers = [int(field) if field.isdecimal() and len(field) < 20 else -1 for field in fields if field]
+    rise = all(one < other for one, other in pairwise(numbers))
+    found = len(set(numbers)) == len(numbers) > 1 and min(numbers) >= 0 and (rise or max(numbers) > 100)
+    if found:
+        log.warning("%s: the first column is taken for ids, not scores (%s)", where, _SAYS_SCORES)
+    return found
 
 
 def _is_empty(line: str) -> bool:
@@ -221,8 +249,9 @@ def _delimiter(line: str, name: str) -> str | None:
 
 def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[Record]:
     """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
-    columns = None
-    for where, row in csv_rows(lines, delimiter, text.where):
+    columns, rows = None, csv_rows(lines, delimiter, text.where)
+    start = list(islice(rows, _SEEN))
+    for where, row in chain(start, rows):
         if not any(field.strip() for field in row):
             yield from text.no_pair(BLANK)
             continue
@@ -234,12 +263,13 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
             if len(row) < 2:
                 raise MexmaError(f"{where}: one field, and a pair has two")
             scored = len(row) > 2 and _number(row[0]) is not None
+            ids = scored and _are_ids([row[0] for _, row in start if row], text.where)
             if len(row) > 2 + scored and not text.each_line:
                 raise MexmaError(
                     f"{where}: {len(row)} fields, and none of them is named source or target",
                     f"write names into the first line, such as {_NAMES[scored]}",
                 )
-            columns = Columns(1, 2, 0, len(row)) if scored else Columns(0, 1, None, len(row))
+            columns = Columns(1, 2, None if ids else 0, len(row)) if scored else Columns(0, 1, None, len(row))
         pair = _of_columns(row, columns, where, text.each_line)
         used = {columns.source, columns.target, columns.score}
         others = sum(bool(cell) for place, cell in enumerate(row) if place not in used)

@@ -148,7 +148,14 @@ def in_words(wrong: Mapping[str, Any]) -> str:
     if isinstance(given, dict | list):
         return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
     shown = "null" if given is None else repr(given)
-    return f"{said} (is {shown if len(shown) <= 80 else shown[:77] + '...'})"
+    told = of_percent(given) if wrong.get("ctx", {}).get("le") == 1 else ""
+    return f"{said} (is {shown if len(shown) <= 80 else shown[:77] + '...'}){told}"
+
+
+def of_percent(given: Any) -> str:
+    """What to say of a number that should be a share, if it is one in percent."""
+    is_one = isinstance(given, int | float) and 1 < given <= 100
+    return f"; did you mean {given / 100:g}?" if is_one else ""
 
 
 def option_of(section: type[Section], name: str) -> Option | None:

@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.jsonl import object_lines
-from mexma_cli.formats.tsv import tsv_lines
+from mexma_cli.formats.bitext import DEFAULT
+from mexma_cli.formats.csv import row_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import dots
@@ -84,25 +84,20 @@ def hit_lines(
     target: EmbeddingStore,
     hits: Hits,
     with_ranks: bool = False,
-    as_json: bool = False,
+    kind: str = DEFAULT,
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
 
     Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
-    In JSON a line is an object with score, query, sentence and rank.
+    In JSON a line is an object with score, query, sentence and rank; `kind` is one of `formats.csv.ROWS`.
     """
-    yield from lines_of(_hit_rows(queries, target, hits), with_ranks, as_json)
+    yield from lines_of(_hit_rows(queries, target, hits), with_ranks, kind)
 
 
-def lines_of(rows: Iterable[Hit], with_ranks: bool, as_json: bool) -> Iterator[Chunk]:
+def lines_of(rows: Iterable[Hit], with_ranks: bool, kind: str) -> Iterator[Chunk]:
     """The lines of `hit_lines`, for hits given as rows of score, query, sentence and rank."""
-    if as_json:
-        yield from object_lines(
-            dict(zip(("score", "query", "sentence", "rank"), row, strict=True)) for row in rows
-        )
-    else:
-        columns = 4 if with_ranks else 3
-        yield from tsv_lines(row[:columns] for row in rows)
+    names = ("score", "query", "sentence", "rank")[: 4 if with_ranks or kind == "jsonl" else 3]
+    yield from row_lines((row[: len(names)] for row in rows), names, kind)
 
 
 def _hit_rows(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> Iterator[Hit]:

@@ -85,7 +85,10 @@ def test_a_feature_of_ones_own_is_a_value_of_score(tmp_path: Path) -> None:
     languages = ("--model", "mini", "--source-lang", "spa", "--target-lang", "eng")
     done = ok(run("score", pairs, *languages, "--plugin", PLUGIN, "--json"))
     assert [json.loads(line)["glossary"] for line in done.stdout.splitlines()] == [0, 2]
-    fails(run("score", pairs, *languages, "--plugin", PLUGIN), 2, "write JSON")
+    ok(run("score", pairs, *languages, "--plugin", PLUGIN, "-o", tmp_path / "out.csv"))
+    names = (tmp_path / "out.csv").read_text().partition("\n")[0]
+    assert names == "score,source,target,glossary"
+    fails(run("score", pairs, *languages, "--plugin", PLUGIN), 2, "by name: -o FILE.csv")
     fails(run("mine", pairs, pairs, "--model", "mini", "--plugin", PLUGIN), 1, "without a classifier")
     few = ("classifier", "train", write(tmp_path / "few.tsv", *demo_pairs(120)), "--model", "mini")
     fails(run(*few, "--plugin", PLUGIN, "-o", tmp_path / "o.json"), 1, "120 pairs are too few to learn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from mexma_cli.formats.bitext import MinedPair, formats, open_pairs
+from mexma_cli.formats.bitext import MinedPair, formats, open_pairs, write_pairs
+from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.stages.filter import filter as filtering
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
@@ -100,6 +102,10 @@ def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> 
     assert outputs[1].read_text().splitlines() == [
         f"{reason}\t{number}\t{line}" for number, (reason, line) in rows if reason
     ]
+    ok(filtered(path, *LANGUAGES, "-o", outputs[0], "--rejects", tmp_path / "dropped.csv"))
+    with (tmp_path / "dropped.csv").open(encoding="utf-8") as file:
+        table = [["reason", "number", *MinedPair._fields[: lines[0].count("\t") + 1]]]
+        assert [*csv.reader(file)] == table + [row.split("\t") for row in outputs[1].read_text().splitlines()]
     counts = {reason: wanted.count(reason) for reason in RULES if reason in wanted}
     report = json.loads(outputs[2].read_text())
     assert (report["read"], report["kept"], report["dropped"]) == (len(PAIRS), 2, counts)
@@ -186,6 +192,19 @@ def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
     assert "0% of the sources look English, and 100% of the targets: are the sides swapped" in swapped
     done = ok(filtered(path, "--off", "script", "--off", "language"))
     assert "warning" not in done.stderr
+
+
+def test_whole_documents_are_filtered_as_pairs(tmp_path: Path) -> None:
+    beads = [(range(1), range(1))]
+    document = DocumentPair(("a", "b"), None, 0.5, ([FINE[0]], [FINE[1]]), ([1], [1]), beads, [0.75])
+    path = tmp_path / "whole.jsonl"
+    write_pairs(path, "documents", [document], ("fra_Latn", "eng_Latn"))
+    fails(
+        filtered(path, "-o", tmp_path / "kept.jsonl"), 1, "whole.jsonl has whole documents", "--min-aligned"
+    )
+    ok(filtered(path, "--format", "jsonl", "-o", tmp_path / "kept.jsonl"))
+    assert ok(filtered(path)).stdout.startswith(f"0.75\t{FINE[0]}\t{FINE[1]}\t")
+    assert json.loads((tmp_path / "kept.jsonl").read_text())["source_lines"] == [1]
 
 
 def test_mistakes_leave_no_file(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ class TestBadInput:
         self.fails(2, "0 is not in the range", *pair, "-k", "0")
         self.fails(2, "--all-candidates is instead of", *pair, "--all-candidates", "--retrieval", "max")
         self.fails(2, "0 is not in the range", *pair, "--top", "0")
+        self.fails(2, "95 is not between 0 and 1; did you mean 0.95?", *pair, "--precision", "95")
         self.fails(2, "name them with --output", *pair, "--format", "moses")
         self.fails(2, "no place for ids", *pair, "--format", "moses", "--with-ids", "-o", "x")
         self.fails(2, "leave out --index, --memory", *pair, "--neighbours", "x.knn", "--memory", "8G")

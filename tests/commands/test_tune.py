@@ -94,8 +94,8 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
         (("-o", "-"), "The threshold goes to stdout"),
     ):
         fails(run("tune", candidates, "--gold", gold, *options), 2, message)
-    other = ("-o", tmp_path / "out.jsonl.gz")
-    fails(run("tune", candidates, "--gold", gold, *other), 1, "pairs are not written as .jsonl")
+    other = ("-o", tmp_path / "out.tmx")
+    fails(run("tune", candidates, "--gold", gold, *other), 1, "pairs are not written as .tmx")
     assert not picture.exists()
 
 

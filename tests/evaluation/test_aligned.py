@@ -119,7 +119,7 @@ def test_other_data_may_lack_languages_of_a_published_list(
     assert warning.endswith("bos_Latn, and 67 more") and len(warning) < 300 + len(str(tmp_path))
     (tmp_path / "fra.txt").unlink()
     (tmp_path / "zul.txt").rename(tmp_path / "ton.txt")
-    with pytest.raises(MexmaError, match=r"no <code>\.txt for acm_Arab, .*, and 68 more$"):
+    with pytest.raises(MexmaError, match=r"(?m)no <code>\.txt for acm_Arab, .*, and 68 more$"):
         read_texts(tmp_path, "devtest", "81", "eng_Latn")
     codes = tmp_path / "codes"
     codes.write_text("ton\n\nfra # not there\n")

@@ -176,6 +176,20 @@ def test_reads_pairs_of_two_fields() -> None:
 PAIR = MinedPair(1.5, "a\tb", "c\rd", 3, 4, 1, 0, 0.5, 0.25, 0.75)
 
 
+@pytest.mark.parametrize("line", ["{}\tun\tone", '"{}","un","one"'])
+def test_numbers_that_are_ids_are_no_scores(line: str, caplog: pytest.LogCaptureFixture) -> None:
+    for numbers in ((1, 2, 3), (7012, 88, 31)):
+        lines = list(map(line.format, numbers))
+        assert read("tsv", *lines) == [PlainPair("un", "one")] * 3
+        assert "the first column is taken for ids" in caplog.text
+        caplog.clear()
+        named = read("tsv", line.format("score").replace("un", "source").replace("one", "target"), *lines)
+        assert named == [MinedPair(number, "un", "one") for number in numbers]
+    for scores in ((1, 1, 0), (3, 2, 1), (1.5, 2.5), (5,)):
+        assert [pair.score for pair in read("tsv", *map(line.format, scores))] == [*scores]  # type: ignore[union-attr]
+    assert not caplog.text
+
+
 def test_tsv_has_ids_after_the_text() -> None:
     assert written("tsv", [PAIR]) == [(("1.5\ta b\tc d\n",), 2)]
     assert written("tsv", [PAIR], with_ids=True) == [(("1.5\ta b\tc d\t3\t4\t1\t0\t0.5\t0.25\t0.75\n",), 2)]
@@ -299,7 +313,9 @@ def test_the_name_says_the_format(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["x.xls", "x.xlsx", "x.npz", "x.XLS.gz", "x.emb"])
 def test_a_name_of_another_format_is_refused_with_those_that_exist(name: str) -> None:
-    with pytest.raises(MexmaError, match=rf"^{name.lower()}: pairs are not written as \.[a-z]+$") as error:
+    with pytest.raises(
+        MexmaError, match=rf"(?m)^{name.lower()}: pairs are not written as \.[a-z]+$"
+    ) as error:
         format_of(Path(name.lower()))
     assert error.value.hint == "what is written: .tsv, .csv, .jsonl, .parquet, .tmx or --format moses"
 

@@ -18,9 +18,18 @@ import numpy as np
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, formats, open_pairs, outputs_of
+from mexma_cli.formats.bitext import (
+    LANGUAGES_STATED_BY,
+    Bitext,
+    Pair,
+    format_of,
+    formats,
+    open_pairs,
+    outputs_of,
+)
+from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, labels_in, parsed
-from mexma_cli.formats.tsv import Tsv
+from mexma_cli.formats.tsv import Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
@@ -59,8 +68,8 @@ class FilterJob:
         exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops; of a file
             of labels, the pairs that are wrong.
         output: Named by the user; None is stdout.
-        kind: The format's name; None: that of the input, or TSV for two files.
-        rejects: A file for what is dropped: reason TAB number TAB the pair as it was read.
+        kind: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
+        rejects: A file for what is dropped: reason TAB number TAB the pair as it was read; or CSV.
         report: A file for the counts, as JSON.
         workers: Processes that try the rules; the bytes are the same with any number. More than one needs a
             script that can be imported (``if __name__ == ...``).
@@ -118,8 +127,7 @@ def filter_files(
     bitext = open_pairs(
         *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out
     )
-    same = formats().get(bitext.kind)
-    kind = job.kind or (Tsv.name if same is None or same.two_files else same.name)
+    kind = _written_as(job, bitext.kind)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
         rules = filter_rules(job.settings, bitext.languages, job.exclude)
@@ -128,12 +136,26 @@ def filter_files(
         again = [name for name in job.limits if name in HASHES]
         every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects)) if job.rejects else None
-        kept = _kept(every, found, rejects)
+        kept = _kept(every, found, rejects, format_of(job.rejects), bitext.header)
         changed = write_chunks(outputs, _written(kept, bitext, kind))
         if job.report is not None:
             made = {"files": list(map(str, outputs)), "format": kind}
             _write_report(job, bitext.languages, made, found, argv)
     return found, changed
+
+
+def _written_as(job: FilterJob, kind: str) -> str:
+    """The format of the output, for an input of a format."""
+    same = formats(alignments=True)[kind]
+    named = None if str(job.output or "-") == "-" else format_of(job.output)
+    if same.whole_documents and job.kind is None and named == "jsonl":
+        raise MexmaError(
+            f"{label_of(job.inputs[0])} has whole documents, and what is kept of them is pairs of sentences",
+            "--format jsonl writes these; `mexma align` drops documents by --min-aligned, and alignments by "
+            "--threshold",
+        )
+    unwritten = same.two_files or same.alignments_only
+    return job.kind or named or (Tsv.name if unwritten else same.name)
 
 
 def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path] = ()) -> PairRules:
@@ -302,17 +324,24 @@ def _codes(columns: Columns) -> np.ndarray:
 
 
 def _kept(
-    batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None
+    batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None, kind: str, header: Sequence[str]
 ) -> Iterator[list[str | Pair]]:
-    """The pairs that are kept of each batch; the rest goes to `rejects`, and all is counted."""
+    """The pairs that are kept of each batch; the rest goes to `rejects`, of this format, with the names that
+    lines have in the header, if there is one; and all is counted."""
     dropped: Counter[int] = Counter()
     for records, _, _, codes in batches:
-        if rejects is not None:
-            for row in np.flatnonzero(codes).tolist():
-                text = f"{NAMES[codes[row]]}\t{found.read + row + 1}\t{_as_line(records[row])}\n"
-                rejects.write(text.encode())
+        rows = np.flatnonzero(codes).tolist()
+        if rejects is not None and rows:
+            if kind == Csv.name and not dropped:
+                first = records[rows[0]]
+                named = header[0] if header and isinstance(first, str) else None
+                names = named.split("\t") if named else fields_of(_as_line(first).count("\t") + 1)
+                rejects.write(fields_line(["reason", "number", *names], kind).encode())
+            for row in rows:
+                fields = NAMES[codes[row]], str(found.read + row + 1), *_as_line(records[row]).split("\t")
+                rejects.write(fields_line(fields, kind).encode())
+        dropped.update(codes[rows].tolist())
         kept = np.flatnonzero(codes == 0).tolist()
-        dropped.update(codes[codes > 0].tolist())
         found.read += len(codes)
         found.kept += len(kept)
         found.dropped = {NAMES[code]: dropped[code] for code in sorted(dropped)}

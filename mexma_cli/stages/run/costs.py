@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -19,9 +19,8 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn.search import EXACT
 from mexma_cli.stages.run.plan import cut_of, inputs_of, plan
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.scheduler import InThisProcess
 from mexma_cli.stages.run.units import Kind, RunFolder
-from mexma_cli.stages.run.work import perform
 from mexma_cli.store.folder import Frozen
 from mexma_cli.text.lines import read_lines
 
@@ -152,26 +151,6 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> None:
     path = Path(recipe.run) / FILE
     make_parent(path)
     write_json_atomic(path, Costs(factors=factors).model_dump(mode="json"))
-
-
-class InThisProcess:
-    """An executor that does units in this process, one after the other."""
-
-    slots = 1
-
-    def __init__(self, run: Path) -> None:
-        self._run, self._todo = run, list[Path]()
-
-    def submit(self, todo: Path) -> None:
-        self._todo.append(todo)
-
-    def ended(self, seconds: float) -> Sequence[Ended]:
-        todo = self._todo.pop()
-        perform(self._run, todo)
-        return [Ended(todo)]
-
-    def stop(self) -> None:
-        self._todo.clear()
 
 
 def _shortened(recipe: CorpusRecipe, lines: int, folder: Path) -> CorpusRecipe:

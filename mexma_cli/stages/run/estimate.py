@@ -25,7 +25,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.within import bytes_within
-from mexma_cli.stages.run.costs import Cost, InThisProcess, calibrate, known_costs
+from mexma_cli.stages.run.costs import Cost, calibrate, known_costs
 from mexma_cli.stages.run.indexed import HITS, PROBES, lists_of
 from mexma_cli.stages.run.plan import (
     Cut,
@@ -38,7 +38,7 @@ from mexma_cli.stages.run.plan import (
     plan,
 )
 from mexma_cli.stages.run.remote import with_copies
-from mexma_cli.stages.run.scheduler import Scheduler
+from mexma_cli.stages.run.run import look
 from mexma_cli.stages.run.units import Kind, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
@@ -97,7 +97,7 @@ def estimate(
     """
     check_settings(recipe)
     recipe = with_copies(chosen.narrowed(recipe))
-    inputs, folder = inputs_of(recipe), RunFolder(Path(recipe.run))
+    inputs = inputs_of(recipe)
     before = resident()
     encoder = load_encoder(recipe.encoder)
     held = max(0, resident() - before)
@@ -115,12 +115,7 @@ def estimate(
     if not assumed:
         for code in recipe.languages:
             note_language(encoder, code)
-        known = Scheduler(
-            folder,
-            lambda cut: chosen.of(plan(recipe, inputs, cut)),
-            InThisProcess(folder.path),
-            taken=chosen.taken,
-        ).look()
+        known = look(recipe, inputs, chosen)
         done.update(_group(known.units[name]) for name in known.found_done)
     kinds = chosen.of(_imagined(recipe, inputs, texts))
     every = sum((Counter({_group(kind): kind.count}) for kind in kinds), Counter[_Group]())

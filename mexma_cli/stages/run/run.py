@@ -19,9 +19,9 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
-from mexma_cli.stages.run.plan import Cut, Selection, check_settings, inputs_of, plan, results_of
+from mexma_cli.stages.run.plan import Cut, Inputs, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
-from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler, is_status
+from mexma_cli.stages.run.scheduler import STATUS, Executor, InThisProcess, Progress, Scheduler, is_status
 from mexma_cli.stages.run.units import Kind, RunFolder, Unit, in_the_way
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
@@ -190,17 +190,45 @@ def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[st
             path.unlink()
 
 
+def look(recipe: CorpusRecipe, inputs: Inputs, chosen: Selection) -> Progress:
+    """Find out which units are up to date, as far as they are known; nothing is changed."""
+    folder, goals = RunFolder(Path(recipe.run)), chosen.goals(recipe)
+
+    def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
+        return chosen.of(plan(recipe, inputs, cut))
+
+    here = InThisProcess(folder.path)
+    return Scheduler(folder, kinds, here, taken=chosen.taken, goals=goals).look()
+
+
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
     unknown, where it has not finished and the file system has no locks that would tell. One that has not
-    begun is refused."""
+    begun is refused. Where nothing works on it, units are counted anew: `again` are those that were done,
+    of inputs or settings that are others now."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
     held = is_held(path.parent)
     status = dict(read_json(path))
     ended = "finished" if status.pop("finished") else "unknown" if held is None else "stopped"
+    if held is False:
+        try:
+            _count_anew(recipe, status)
+        except MexmaError as error:
+            log.warning("whether that is up to date is not known: %s", error.message)
     return {"state": "running" if held else ended} | status
+
+
+def _count_anew(recipe: CorpusRecipe, status: dict[str, Any]) -> None:
+    here = with_copies(recipe)
+    now = look(here, inputs_of(here), Selection())
+    for stage, counts in status["stages"].items():
+        found = now.by_stage().get(stage, {})
+        done, before = found.get("done", 0), counts.get("done", 0)
+        counts |= {"all": max(counts["all"], found.get("all", 0)), "done": done}
+        counts |= {"again": before - done} if before > done else {}
+    status["pairs"] = {"all": len(now.goals), "done": len(now.goals) - len(now.missed())}
 
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:

@@ -53,6 +53,28 @@ class Executor(Protocol):
         ...
 
 
+class InThisProcess:
+    """An executor that does units in this process, one after the other."""
+
+    slots = 1
+
+    def __init__(self, run: Path) -> None:
+        self._run, self._todo = run, list[Path]()
+
+    def submit(self, todo: Path) -> None:
+        self._todo.append(todo)
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        from mexma_cli.stages.run.work import perform
+
+        todo = self._todo.pop()
+        perform(self._run, todo)
+        return [Ended(todo)]
+
+    def stop(self) -> None:
+        self._todo.clear()
+
+
 @dataclass
 class Progress:
     """The units that a run has done, does and has failed to do.

@@ -19,9 +19,15 @@ from mexma_cli.classifier.doubts import SAMPLE, Doubt, Doubts, in_words
 from mexma_cli.classifier.features import OfSentences, measured
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, ExplainedPair, Pair, one_field, open_pairs
-from mexma_cli.formats.jsonl import object_lines
-from mexma_cli.formats.tsv import tsv_lines
+from mexma_cli.formats.bitext import (
+    DEFAULT,
+    LANGUAGES_STATED_BY,
+    ExplainedPair,
+    Pair,
+    one_field,
+    open_pairs,
+)
+from mexma_cli.formats.csv import row_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, dots
@@ -224,16 +230,17 @@ def scored_lines(
     target: EmbeddingStore,
     scored: Scored,
     scores_only: bool = False,
-    as_json: bool = False,
+    kind: str = DEFAULT,
     explain: bool = False,
     own: Mapping[str, OfSentences] = MappingProxyType({}),
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
-    is known; the scores alone; or an object with these names.
+    is known; the scores alone; or the like in another format.
 
     Args:
+        kind: One of `formats.csv.ROWS`.
         explain: Say why a pair may be no translation, behind the probability.
-        own: Features of the user's own, for objects.
+        own: Features of the user's own, behind all else.
     """
     scores = shortest(scored.scores)
     if scores_only:
@@ -245,10 +252,7 @@ def scored_lines(
     names = [*ExplainedPair._fields[: 3 + len(more)], *own]
     more += [shortest(values) for values in _own_values(source, target, own)]
     rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
-    if as_json:
-        yield from object_lines(dict(zip(names, row, strict=True)) for row in rows)
-    else:
-        yield from tsv_lines(rows)
+    yield from row_lines(rows, names, kind)
 
 
 def _own_values(

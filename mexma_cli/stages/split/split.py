@@ -38,6 +38,8 @@ from mexma_cli.files import (
     together,
     write_json_atomic,
 )
+from mexma_cli.formats.bitext import format_of
+from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
@@ -72,7 +74,7 @@ class SplitOutputs:
 
     Attributes:
         sentences: One a line.
-        rejects: ``reason TAB document id TAB start TAB end TAB text`` of what is dropped.
+        rejects: ``reason TAB document id TAB start TAB end TAB text`` of what is dropped; or CSV.
     """
 
     sentences: Path
@@ -146,6 +148,7 @@ def split(
             f"{outputs.sentences} is no file, and two more files are to stand beside the sentences",
             "name a file for the output",
         )
+    kind = format_of(outputs.rejects, ("tsv", "csv"))
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
     _check_beside(outputs)
@@ -169,7 +172,7 @@ def split(
             )
         _check_fields(report, how, inputs)
         with together():
-            write_chunks(outputs.files, _texts(found, codes, how.rejects))
+            write_chunks(outputs.files, _texts(found, codes, how.rejects, kind))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)
         del codes
     return report
@@ -363,9 +366,11 @@ def _name_dropped(chunk: ChunkFile, named: dict[str, list[str]]) -> None:
             named[reason] += [names[number] for number in chunk.array("documents")[rows].tolist()]
 
 
-def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool) -> Iterator[Text]:
-    """The text of all outputs, chunk by chunk."""
+def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool, kind: str) -> Iterator[Text]:
+    """The text of all outputs, chunk by chunk; that of the rejects is of a format, `kind`."""
     row = 0
+    if kind == Csv.name:
+        yield ("", "", fields_line(("reason", "document", "start", "end", "text"), kind)), 0
     for path in found:
         chunk = ChunkFile(path)
         own = chunk.array("codes")
@@ -386,8 +391,8 @@ def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool) -> Iterator
         rejects = zip(
             merged[dropped].tolist(), _places(dropped, names, documents, spans), dropped.tolist(), strict=True
         )
-        rows = [f"{_REASONS[code]}\t{place[:-1]}\t{text[line]}\n" for code, place, line in rejects]
-        yield (sentences, places, "".join(rows)), 0
+        rows = ((_REASONS[code], *place[:-1].split("\t"), text[line]) for code, place, line in rejects)
+        yield (sentences, places, "".join(fields_line(row, kind) for row in rows)), 0
 
 
 def _places(rows: np.ndarray, names: list[str], documents: np.ndarray, spans: np.ndarray) -> list[str]:

@@ -14,9 +14,10 @@ import xxhash
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together
-from mexma_cli.formats.bitext import MinedPair, one_field, open_pairs
+from mexma_cli.formats.bitext import MinedPair, format_of, one_field, open_pairs
+from mexma_cli.formats.csv import row_lines
 from mexma_cli.formats.ids import read_id_pairs, read_ids
-from mexma_cli.formats.tsv import ONE_SIDE, tsv_lines
+from mexma_cli.formats.tsv import ONE_SIDE
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
@@ -237,7 +238,7 @@ class TuningFiles:
         for language in languages:
             code = resolve(language)
             if code in known:
-                raise MexmaError(f"--languages: {known[code]} and {language} are the same language")
+                raise MexmaError(f"--langs: {known[code]} and {language} are the same language")
             known[code] = language
         found = {language: self.of(language) for language in languages}
         for language, files in found.items():
@@ -255,7 +256,8 @@ def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
             title = f"Scores of {label_of(files.candidates.name)}"
             draw_scores(files.plot, found.scores, found.is_gold, found.best.threshold, title)
         if files.output is not None:
-            write_chunks([files.output], tsv_lines(found.kept()))
+            names = ("score", "source", "target")
+            write_chunks([files.output], row_lines(found.kept(), names, format_of(files.output)))
     return found
 
 

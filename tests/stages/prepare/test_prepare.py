@@ -125,7 +125,7 @@ def test_a_file_that_is_no_list_of_pairs(
 ) -> None:
     corpus = [{"name": "t", "format": "tsv", "path": "t.tsv", "languages": ["fra"]}]
     (folder / "t.tsv").write_text("\n".join(lines))
-    with pytest.raises(MexmaError, match=rf"t\.tsv(:|,) {message}$"):
+    with pytest.raises(MexmaError, match=rf"(?m)t\.tsv(:|,) {message}$"):
         prepare(recipe(folder, start, corpora=corpus))
     (folder / "t.tsv").write_text("\n".join(["Deux.\tTwo.", *lines, "Et alors ?\tSo what?\t"]))
     prepare(recipe(folder, start, corpora=corpus))
@@ -148,7 +148,7 @@ def test_headers_quotes_and_scores_of_files_of_pairs(text: str, tmp_path: Path) 
 
 
 def test_files_to_exclude_that_are_not_there(folder: Path, start: dict[str, Any]) -> None:
-    with pytest.raises(MexmaError, match=r"no file is called .*dev\.\*$") as caught:
+    with pytest.raises(MexmaError, match=r"(?m)no file is called .*dev\.\*$") as caught:
         prepare(recipe(folder, start, exclude=["dev.*"]))
     assert caught.value.hint is not None and "`exclude: []` in a recipe" in caught.value.hint
 

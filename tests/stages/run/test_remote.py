@@ -167,7 +167,7 @@ def test_what_a_file_system_lacks_is_said_in_a_line(monkeypatch: pytest.MonkeyPa
         raise OSError("Unable to load libjvm\ndlopen(...)\ndlopen(...)")
 
     monkeypatch.setattr("fsspec.core.url_to_fs", no_java)
-    with pytest.raises(MexmaError, match=r"hdfs://host/x: OSError: Unable to load libjvm$") as raised:
+    with pytest.raises(MexmaError, match=r"(?m)hdfs://host/x: OSError: Unable to load libjvm$") as raised:
         fetch("hdfs://host/x", tmp_path)
     assert "install Java" in str(raised.value.hint)
 

@@ -164,7 +164,7 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     recipe = corpus(tmp_path, tiny_encoder)
     good = (tmp_path / "deu.txt").read_bytes()
     (tmp_path / "deu.txt").write_bytes(good + "caf\xe9\n".encode("latin-1"))
-    with pytest.raises(MexmaError, match=r"^1 unit failed, which leaves 2 of 3 .*: deu_Latn/text$"):
+    with pytest.raises(MexmaError, match=r"(?m)^1 unit failed, which leaves 2 of 3 .*: deu_Latn/text$"):
         done(recipe)
     assert status_of(recipe)["pairs"] == {"all": 3, "done": 1}
     assert "deu.txt, line 25, byte 4: not UTF-8" in status_of(recipe)["failed"]["deu_Latn/text"]
@@ -173,7 +173,9 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
 
 
-def test_the_status_says_whether_anything_works_on_the_run(tmp_path: Path, tiny_encoder: Path) -> None:
+def test_the_status_says_what_works_on_the_run_and_what_changed_since(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
     recipe = corpus(tmp_path, tiny_encoder)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
 
@@ -191,7 +193,12 @@ def test_the_status_says_whether_anything_works_on_the_run(tmp_path: Path, tiny_
     assert "the run was stopped" in said()
     fails(run("info", recipe.run), 1, "is the folder of a corpus run", "--status")
     done(recipe)
-    assert said().endswith("the run has ended\n")
+    assert said().endswith("the run has ended\n") and "again" not in said()
+    (tmp_path / "deu.txt").write_text("Another text.\n" * 9)
+    assert "mine: 3 units: 1 done, 2 to do again\nlanguage pairs: 1 of 3 done\nsince then" in said()
+    (tmp_path / "deu.txt").unlink()
+    told = ok(run("run", tmp_path / "recipe.yaml", "--status"))
+    assert "mine: 3 units: 3 done\n" in told.stdout and "deu.txt: no such file" in told.stderr
 
 
 def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
@@ -254,7 +261,7 @@ def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
     np.save(tile, keys)
     merged = "fra_Latn-eng_Latn/neighbours/backward-00001"
     (Path(copy.run) / f"{merged}.npy").unlink()
-    with pytest.raises(MexmaError, match=rf"^1 unit failed.*: {merged}$"):
+    with pytest.raises(MexmaError, match=rf"(?m)^1 unit failed.*: {merged}$"):
         done(copy)
     assert "00000-00001.npy is damaged: its checksum" in status_of(copy)["failed"][merged]
     tile.unlink()
@@ -270,7 +277,7 @@ def test_a_changed_byte_in_pairs_is_found_by_the_same_command(copy: CorpusRecipe
     good = pairs.read_bytes()
     pairs.write_bytes(good.replace(b"e", b"f", 1))
     to = copy.output.model_copy(update={"to": f"file://{copy.root}/sent"})
-    with pytest.raises(MexmaError, match=r"^1 unit failed, .*: fra_Latn-eng_Latn/pairs$"):
+    with pytest.raises(MexmaError, match=r"(?m)^1 unit failed, .*: fra_Latn-eng_Latn/pairs$"):
         done(copy.model_copy(update={"output": to}))
     assert "eng_Latn.tsv is damaged: its checksum" in status_of(copy)["failed"]["fra_Latn-eng_Latn/pairs"]
     assert pairs.read_bytes() != good and not Path(copy.root, "sent").exists()
@@ -404,7 +411,7 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
         ({"output": {"compression": "zip"}}, "`output.compression`: 'zip'"),
         (
             {"languages": {"fra": {"input": "f.txt"}, "eng": {"input": "eng.txt"}}},
-            r"f\.txt: no such file$",
+            r"(?m)f\.txt: no such file$",
         ),
         ({"filter": {"lid_model": "none.bin"}}, r"`filter.lid_model`: .*/none.bin: no such file"),
     ):

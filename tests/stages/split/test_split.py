@@ -262,7 +262,7 @@ def test_a_text_that_begins_as_another_kind_is_refused_by_its_option(
         "jsonl": f'{{"text": "{ONE}"}}\n',
     }
     (tmp_path / "a").write_text(begins[kind])
-    with pytest.raises(MexmaError, match=f"a begins as {kind.upper()}$") as caught:
+    with pytest.raises(MexmaError, match=rf"(?m)a begins as {kind.upper()}$") as caught:
         run(tmp_path / "a", to=out)
     assert caught.value.hint and caught.value.hint.startswith(f"--format {kind}")
     if kind == "jsonl":
