@@ -41,10 +41,7 @@ __all__ = [
     "tune",
 ]
 
-_CLASSES = {
-    "EmbeddingStore": "mexma_cli.store.embeddings",
-    "SentenceEncoder": "mexma_cli.encoder.encoder",
-}
+_CLASSES = {"EmbeddingStore": "mexma_cli.store.embeddings", "SentenceEncoder": "mexma_cli.encoder.encoder"}
 """Name -> the module that has it, imported when it is asked for."""
 
 

@@ -74,9 +74,7 @@ PURPOSES = {
         "augment": "Make hard negatives of English text, for xsim++.",
         "export": "Write an encoder for sentence-transformers.",
     },
-    "Measure an encoder": {
-        "eval": "Measure an encoder on the papers' benchmarks.",
-    },
+    "Measure an encoder": {"eval": "Measure an encoder on the papers' benchmarks."},
     "Look things up": {
         "languages": "List languages, their codes and what knows them.",
         "info": "Describe and check a file or folder.",

@@ -51,9 +51,7 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
 )
 @document_pairs_option
 @document_option(
-    "--find-documents",
-    is_flag=True,
-    help="Pair documents by their content, whatever their ids.",
+    "--find-documents", is_flag=True, help="Pair documents by their content, whatever their ids."
 )
 @options_of(AlignSettings)
 @result_option
@@ -130,17 +128,7 @@ def command(
     files = outputs_of(part_of_output(output, shard) if output and shard else output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
-    job = AlignJob(
-        paired,
-        languages,
-        files,
-        kind,
-        with_ids,
-        settings,
-        shard,
-        unaligned,
-        report,
-    )
+    job = AlignJob(paired, languages, files, kind, with_ids, settings, shard, unaligned, report)
     sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)

@@ -41,12 +41,7 @@ log = logging.getLogger(__name__)
 @overwrite_option
 @no_verify_option
 def command(
-    vectors: Path,
-    output: Path,
-    settings: ConvertSettings,
-    text: Path | None,
-    language: str,
-    overwrite: bool,
+    vectors: Path, output: Path, settings: ConvertSettings, text: Path | None, language: str, overwrite: bool
 ) -> None:
     """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
 

@@ -64,17 +64,10 @@ def _gpu_count(typed: str) -> int:
 @options_of(EmbedSettings)
 @shard_option("Embed part I of N, into NAME.0000I-of-0000N.emb, for `mexma merge`.")
 @click.option(
-    "--gpus",
-    type=_gpu_count,
-    metavar="N|all",
-    help="Embed on N GPUs of this machine, with a process each.",
+    "--gpus", type=_gpu_count, metavar="N|all", help="Embed on N GPUs of this machine, with a process each."
 )
 @click.option("--require-gpu", is_flag=True, help="Fail if there is no GPU.")
-@click.option(
-    "--append",
-    is_flag=True,
-    help="Add this text to an existing store.",
-)
+@click.option("--append", is_flag=True, help="Add this text to an existing store.")
 @overwrite_option
 @json_option
 @encoder_options

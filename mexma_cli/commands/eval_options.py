@@ -16,12 +16,7 @@ import click
 
 from mexma_cli import __version__
 from mexma_cli.commands.completion import CODE, FILE
-from mexma_cli.commands.options import (
-    JSON_HELP,
-    encoder_options,
-    options_of,
-    section,
-)
+from mexma_cli.commands.options import JSON_HELP, encoder_options, options_of, section
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings

@@ -56,9 +56,7 @@ log = logging.getLogger(__name__)
     add=scoring_option,
 )
 @scoring_option(
-    "--all-candidates",
-    is_flag=True,
-    help="Instead of --retrieval: every sentence with all its neighbours.",
+    "--all-candidates", is_flag=True, help="Instead of --retrieval: every sentence with all its neighbours."
 )
 @path_option(
     "--thresholds",

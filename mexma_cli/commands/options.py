@@ -87,9 +87,7 @@ def output_option(
 
 
 result_option = output_option(
-    None,
-    "Output file, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
-    allow_dash=True,
+    None, "Output file, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]", allow_dash=True
 )
 
 

@@ -31,9 +31,7 @@ log = logging.getLogger(__name__)
 @plugin_option
 @workers_option("Number of processes, each for a language.")
 @click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Print languages, files, pairs, disk space and what is missing, and stop.",
+    "--dry-run", is_flag=True, help="Print languages, files, pairs, disk space and what is missing, and stop."
 )
 @click.option(
     "--script",

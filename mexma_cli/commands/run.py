@@ -39,9 +39,7 @@ _STATES = {
 @click.argument("recipe", type=FILE)
 @set_option
 @click.option(
-    "--only",
-    metavar="STAGE",
-    help="Stop after this stage: split, read, embed, knn, mine, align or filter.",
+    "--only", metavar="STAGE", help="Stop after this stage: split, read, embed, knn, mine, align or filter."
 )
 @click.option(
     "--from",

@@ -12,13 +12,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import (
-    check_inputs,
-    is_typed,
-    opened,
-    progress_bar,
-    row_outputs,
-)
+from mexma_cli.commands.inputs import check_inputs, is_typed, opened, progress_bar, row_outputs
 from mexma_cli.commands.options import (
     encoder_options,
     json_lines_option,
@@ -55,9 +49,7 @@ TYPED_TOP = 5
     help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
 @section("Encoder options")(
-    "--query-prompt",
-    metavar="NAME|TEXT",
-    help="As --prompt, for queries alone.  [default: that of --prompt]",
+    "--query-prompt", metavar="NAME|TEXT", help="As --prompt, for queries alone.  [default: that of --prompt]"
 )
 @options_of(ScoreSettings)
 @json_lines_option

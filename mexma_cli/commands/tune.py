@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.inputs import (
-    check_inputs,
-    check_outputs,
-    is_typed,
-    opened,
-    progress_bar,
-    row_outputs,
-)
+from mexma_cli.commands.inputs import check_inputs, check_outputs, is_typed, opened, progress_bar, row_outputs
 from mexma_cli.commands.options import (
     Share,
     document_options,

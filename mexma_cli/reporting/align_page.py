@@ -58,11 +58,7 @@ def _document(pair: DocumentPair, most: int) -> dict[str, Any]:
         "alone": [f"{count:,}" for count in alone],
         "dropped": [f"{count:,}" for count in dropped if any(dropped)],
         "beads": [
-            {
-                "level": level,
-                "score": score,
-                "sides": [_side(pair, bead, side) for side in (0, 1)],
-            }
+            {"level": level, "score": score, "sides": [_side(pair, bead, side) for side in (0, 1)]}
             for bead, score, level in beads[:most]
         ],
     }

@@ -7,14 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.settings.section import Option, Score, Section
@@ -239,8 +232,7 @@ class MineSettings(SearchSettings, JudgingSettings):
     """max: best pairs first, each sentence used once. intersect: pairs that are best for both sides. forward:
     the best target of every source. backward: the best source of every target."""
     threshold: Annotated[
-        Score | Literal["auto"] | None,
-        Option(SELECTION, "SCORE|auto", unset="0 with max, else none"),
+        Score | Literal["auto"] | None, Option(SELECTION, "SCORE|auto", unset="0 with max, else none")
     ] = None
     """Keep pairs with a score above this; auto: above the threshold with the best F1, by the probabilities of
     the pairs."""

@@ -20,15 +20,7 @@ from mexma_cli.files import (
     workplace,
 )
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import (
-    EmbeddingManifest,
-    EmbeddingSettings,
-    Part,
-    Shard,
-    Source,
-    files_of,
-    sweep,
-)
+from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Part, Shard, Source, files_of, sweep
 from mexma_cli.store.shard import take_over
 
 log = logging.getLogger(__name__)

@@ -95,10 +95,7 @@ def command(
 def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEncoder:
     """The encoder that made what the decomposer was trained on, embedding as it did there."""
     manifest = decomposer.manifest
-    known = {
-        "model": choice.model or manifest.encoder,
-        "pooling": choice.pooling or manifest.pooling,
-    }
+    known = {"model": choice.model or manifest.encoder, "pooling": choice.pooling or manifest.pooling}
     loaded = load_encoder(choice.model_copy(update=known), manifest.normalised)
     if choice.prompt is None:
         loaded.prefix = manifest.prefix

@@ -167,9 +167,7 @@ class AlignRun:
 
 @contextmanager
 def aligned(
-    job: AlignJob,
-    choice: EncoderChoice | SentenceEncoder,
-    progress: Callable[[str], Progress] | None = None,
+    job: AlignJob, choice: EncoderChoice | SentenceEncoder, progress: Callable[[str], Progress] | None = None
 ) -> Iterator[AlignRun]:
     """Align; what is kept to go on with after a kill goes when the block ends well."""
     tell = progress or (lambda what: lambda done, total: None)

@@ -16,13 +16,7 @@ from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_in, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
-from mexma_cli.store.neighbours import (
-    NeighbourStore,
-    SearchedStore,
-    searching,
-    side_of,
-    write,
-)
+from mexma_cli.store.neighbours import NeighbourStore, SearchedStore, searching, side_of, write
 from mexma_cli.store.spool import parts
 
 _TWINS = 1 << 12  # rows whose vectors are compared at once

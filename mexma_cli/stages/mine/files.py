@@ -172,11 +172,7 @@ def write_report(
             **mined.how,
             "neighbours": str(job.neighbours) if isinstance(job.neighbours, Path) else None,
         },
-        "counts": {
-            "candidates": mined.found,
-            "dropped": mined.dropped,
-            "written": len(mined.candidates),
-        },
+        "counts": {"candidates": mined.found, "dropped": mined.dropped, "written": len(mined.candidates)},
         "scores": quantiles(scores),
         "output": {"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
         "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},

@@ -10,14 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.classifier.features import load_features
-from mexma_cli.classifier.model import (
-    Classifier,
-    Weights,
-    bundled,
-    bytes_for,
-    probabilities_of,
-    probable,
-)
+from mexma_cli.classifier.model import Classifier, Weights, bundled, bytes_for, probabilities_of, probable
 from mexma_cli.classifier.pairs import Side, known_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates

@@ -130,11 +130,7 @@ class JoinedSide:
     """
 
     def __init__(
-        self,
-        rows: np.ndarray,
-        others: np.ndarray,
-        sentences: Iterator[str],
-        known: Known | None = None,
+        self, rows: np.ndarray, others: np.ndarray, sentences: Iterator[str], known: Known | None = None
     ) -> None:
         self._known = known
         self._step = max(_PLACES, -(-len(rows) // _BUCKETS))

@@ -275,10 +275,7 @@ def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> 
     encoder = {"encoder": recipe.encoder.model_dump(mode="json")}
 
     def piece(place: int) -> Unit:
-        named = {
-            "piece": f"{place:05d}.txt.zst",
-            "checksum": made.checksums[place] if made.checksums else "",
-        }
+        named = {"piece": f"{place:05d}.txt.zst", "checksum": made.checksums[place] if made.checksums else ""}
         return Unit(
             name=f"{code}/embed/{place:05d}",
             work="embed",
@@ -294,12 +291,7 @@ def _embed_kinds(recipe: CorpusRecipe, code: str, made: Cut, inputs: Inputs) -> 
         store = f"{code}/{code}.emb"
         return Unit(name=f"{code}/store", work="merge", inputs=inputs, output=store)
 
-    rows = Unit(
-        name=f"{code}/rows",
-        work="rows",
-        inputs={"store": f"{code}/store"},
-        output=f"{code}/rows",
-    )
+    rows = Unit(name=f"{code}/rows", work="rows", inputs={"store": f"{code}/store"}, output=f"{code}/rows")
     return [
         Kind(f"{code}/embed", "embed", piece, (count,), made.lines),
         Kind(f"{code}/store", "merge", merged, (), made.lines),
@@ -440,13 +432,7 @@ def _pair_kinds(
         *(search_kinds(recipe, pair, rows, k) if indexed else []),
         Kind(f"{name}/tile", work, tile, (down, across), sum(read), cells),
         *(
-            Kind(
-                f"{name}/neighbours/{side}",
-                "neighbours",
-                partial(neighbours, side),
-                (count,),
-                read[side],
-            )
+            Kind(f"{name}/neighbours/{side}", "neighbours", partial(neighbours, side), (count,), read[side])
             for side, count in enumerate((down, across))
         ),
         Kind(f"{name}/pairs", "mine", mined, (), sum(rows)),

@@ -41,13 +41,7 @@ from mexma_cli.files import (
 from mexma_cli.formats.bitext import format_of
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.settings.stages import SplitSettings
-from mexma_cli.stages.split.chunk import (
-    DOCUMENT_CODES,
-    DOCUMENT_REASONS,
-    ChunkFile,
-    ChunkWorker,
-    checksum_of,
-)
+from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, ChunkFile, ChunkWorker, checksum_of
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.store.arrays import new_mapped
