@@ -31,7 +31,6 @@ import numpy as np
 from mine import BLOCK, make_up
 
 from mexma_cli import SentenceEncoder
-from mexma_cli.commands.inputs import estimated
 from mexma_cli.settings.stages import SearchSettings, bytes_of
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
 from mexma_cli.store.layout import EmbeddingSettings, Source
@@ -180,10 +179,9 @@ def main() -> None:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
         memory = bytes_of(settings.memory)
         search = SearchSettings(memory=memory, index=settings.index)
-        found = estimate((sides[0], sides[1]), settings.dim, settings.k, search, None)
         for side in sides:
             print(f"{side.label:<24} {side.rows:>14,} lines x {settings.dim}")
-        for name, value in estimated(found, search):
+        for name, value in estimate((sides[0], sides[1]), settings.dim, settings.k, search, None):
             print(f"{name:<24} {value}")
         return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:

@@ -10,12 +10,12 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mexma_cli.commands.completion import CODE
-from mexma_cli.commands.inputs import command_line, summary_of
+from mexma_cli.commands.inputs import command_line, progress_bar, summary_of
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,
@@ -24,7 +24,6 @@ from mexma_cli.commands.options import (
     overwrite_option,
     shard_option,
 )
-from mexma_cli.commands.progress import progress
 from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import EmbedSettings, EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder, warn_of_cut
@@ -33,8 +32,6 @@ from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import label_of, scan, spooled
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.embed.embed import EmbedOptions, EmbedProgress
     from mexma_cli.stages.embed.workers import Rank
@@ -129,31 +126,21 @@ class _Meter:
     """The bar, and the speed of this run; call it with rows done, rows in all and tokens of this run."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._bar: tqdm[Any] | None = None
+        # Sentences come sorted by length, so only the mean says how long it takes: no smoothing.
+        self._tell = progress_bar(stack, "embedding", "sentence", unit_scale=True, smoothing=0)
         self._began = time.monotonic()
-        self._before = self._rows = self._tokens = 0
+        self._before: int | None = None
+        self._rows = self._tokens = 0
 
     def __call__(self, rows: int, total: int, tokens: int) -> None:
-        if self._bar is None:
+        if self._before is None:
             self._before = rows  # of an earlier run, so not of this one's speed
-            self._bar = self._stack.enter_context(
-                progress(
-                    desc="embedding",
-                    total=total,
-                    initial=rows,
-                    unit="sentence",
-                    unit_scale=True,
-                    smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
-                )
-            )
         self._rows, self._tokens = rows, tokens
-        self._bar.set_postfix_str(f"{tokens / self._seconds():,.0f} tokens/s", refresh=False)
-        self._bar.update(rows - self._bar.n)
+        self._tell(rows, total, f"{tokens / self._seconds():,.0f} tokens/s")
 
     def speed(self) -> dict[str, float]:
         """Sentences and tokens a second; nothing where nothing was done."""
-        rows, seconds = self._rows - self._before, self._seconds()
+        rows, seconds = self._rows - (self._before or 0), self._seconds()
         if not rows:
             return {}
         return {"sentences/s": round(rows / seconds, 1), "tokens/s": round(self._tokens / seconds)}

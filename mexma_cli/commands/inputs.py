@@ -15,15 +15,11 @@ from mexma_cli.commands.progress import follow, progress
 from mexma_cli.files import resolved
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
-from mexma_cli.text.amounts import size, size_option, time_needed
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from mexma_cli.stages.knn.estimate import SearchEstimate
     from mexma_cli.store.embeddings import EmbeddingStore
-
-_ASSUMED = "a machine as busy as now, and random vectors"
 
 
 def is_typed(name: str) -> bool:
@@ -86,16 +82,16 @@ def opened(
     return open_inputs(stack, paths, encoder, **how, on_progress=progress_bar(stack, "embedding", "line"))
 
 
-def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Callable[[int, int], None]:
-    """A function to call with what is done and how much there is: it shows a bar on the terminal, from the
-    first call until all is done or the stack is closed."""
+def progress_bar(stack: ExitStack, description: str, unit: str = "tile", **how: Any) -> Callable[..., None]:
+    """A function to call with what is done, how much there is, and perhaps of what: it shows a bar on the
+    terminal, from the first call until all is done or the stack is closed. `how` is for `progress`."""
     bar: tqdm[Any] | None = None
 
-    def report_progress(done: int, total: int) -> None:
+    def report_progress(done: int, total: int, at: str = "") -> None:
         nonlocal bar
         if bar is None:
-            bar = stack.enter_context(progress(desc=description, unit=unit, initial=done, total=total))
-        follow(bar)(done, total)
+            bar = stack.enter_context(progress(desc=description, unit=unit, initial=done, total=total, **how))
+        follow(bar)(done, total, at)
         if done >= total:
             bar.close()
             bar = None
@@ -131,20 +127,5 @@ def print_estimate(
     inputs, dim, encoder = look_at(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in estimated(estimate(inputs, dim, k, settings, encoder, after), settings):
+    for name, value in estimate(inputs, dim, k, settings, encoder, after):
         click.echo(f"{name:<24} {value}")
-
-
-def estimated(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
-    """An estimate in words: what, and how much."""
-    time = [("embedding", time_needed(found.embedding))] if found.embedding else []
-    searching = "found out on the way" if found.searching is None else time_needed(found.searching)
-    return [
-        ("memory", f"{size(found.memory)}; with --memory at least {size_option(found.least_memory)}"),
-        ("disk: output", f"at most {size(found.output)}"),
-        ("disk: beside it", f"{size(found.journal)} until it is written, to go on after a kill"),
-        *([("disk: temporary", size(found.temporary))] if found.temporary else []),
-        *time,
-        (f"neighbours ({settings.index if found.searching is None else 'exact'})", searching),
-        *([("assumed", _ASSUMED)] if found.searching is not None else []),
-    ]

@@ -1,8 +1,13 @@
-"""A bitext in, the pairs that keep all rules out, and why the others do not."""
+"""A bitext in, the pairs that keep all rules out, and why the others do not.
+
+Pairs wait on disk until all hashes are sorted, where a rule asks which came before.
+"""
 
 from __future__ import annotations
 
 import logging
+import pickle
+import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
@@ -11,30 +16,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import xxhash
+import zstandard
 
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import together, write_json_atomic
-from mexma_cli.formats.bitext import (
-    LANGUAGES_STATED_BY,
-    Bitext,
-    Pair,
-    format_of,
-    formats,
-    open_pairs,
-    outputs_of,
-)
+from mexma_cli.files import temporary_space, together, write_json_atomic
+from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, format_of, formats, open_pairs, outputs_of
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, labels_in, parsed
 from mexma_cli.formats.tsv import Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
-from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
 from mexma_cli.stages.worker_pool import result, worker_pool
-from mexma_cli.text.duplicates import fold, folded
+from mexma_cli.store.spool import HASHED, Table, repeats
+from mexma_cli.text.duplicates import fold, folded, pair_hash
 from mexma_cli.text.identify import (
     SHORT,
     Identifier,
@@ -44,7 +43,7 @@ from mexma_cli.text.identify import (
     warn_of_languages,
 )
 from mexma_cli.text.lines import label_of, read_lines
-from mexma_cli.text.rules import NAMES, Foreign, PairRules, chosen_limits
+from mexma_cli.text.rules import CODES, NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
 
 log = logging.getLogger(__name__)
@@ -56,6 +55,29 @@ Columns = tuple[list[str], list[str], list[float], list[float]]
 """Sources, targets, scores and probabilities of N pairs; nan where there is none."""
 Batch = tuple[list[str | Pair], Columns]
 """Pairs as they were read, or their lines."""
+
+
+class Judged(NamedTuple):
+    """N pairs, and the rules that they break.
+
+    Attributes:
+        records: The lines that they stand in, if these are what is written, or the pairs.
+        sources, targets: N sentences without white space at the ends; none after they were compared.
+        codes: uint8 [N].
+    """
+
+    records: Sequence[str | Pair]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    codes: np.ndarray
+
+
+HASHES: dict[str, Callable[[str, str], int]] = {
+    "duplicate": pair_hash,
+    "duplicate-source": lambda source, target: xxhash.xxh3_64_intdigest(source.encode()),
+    "duplicate-target": lambda source, target: xxhash.xxh3_64_intdigest(target.encode()),
+}
+"""Rule -> what it takes for the same."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +343,45 @@ def _codes(columns: Columns) -> np.ndarray:
     """In a process of the pool: the rules that pairs break."""
     _stopped()
     return _here.codes(*columns)
+
+
+def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator[Judged]:
+    """Batches with the pairs marked that came before, after the last batch has come.
+
+    Of equal pairs that break no other rule the first one is kept. A rule sees what the one before it left.
+
+    Args:
+        rules: Of `HASHES`.
+
+    Raises:
+        MexmaError: The disk for temporary files is full.
+    """
+    with tempfile.TemporaryDirectory(prefix="mexma-") as name, temporary_space():
+        folder = Path(name)
+        tables = {rule: Table(HASHED, "hash", together=1) for rule in rules}
+        rows = 0
+        with zstandard.open(folder / "pairs", "wb") as file:
+            for batch in batches:
+                kept = np.flatnonzero(batch.codes == 0)
+                for rule, table in tables.items():
+                    hash_of = HASHES[rule]
+                    hashes = [hash_of(batch.sources[row], batch.targets[row]) for row in kept.tolist()]
+                    table.append(hash=np.array(hashes, dtype=np.uint64), row=kept + rows)
+                pickle.dump(batch._replace(sources=(), targets=()), file)
+                rows += len(batch.codes)
+        broken = np.zeros(rows, dtype=np.uint8)
+        for rule, table in tables.items():
+            for entries in table.sorted():
+                entries = entries[broken[entries["row"]] == 0]
+                broken[entries["row"][repeats(entries, "hash")]] = CODES[rule]
+        done = 0
+        with zstandard.open(folder / "pairs", "rb") as file:
+            while done < rows:
+                batch = pickle.load(file)
+                count = len(batch.codes)
+                codes = np.maximum(batch.codes, broken[done : done + count])
+                yield batch._replace(codes=codes)
+                done += count
 
 
 def _kept(

@@ -14,6 +14,7 @@ from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import enough, fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.amounts import size, size_option, time_needed
 from mexma_cli.text.lines import label_of, read_lines, scan
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SAMPLE = 256  # lines embedded to see how long a line takes
 _KEY_BYTES = 8
 _STORED_BYTES = 2  # of a number in an embedding store
+_ASSUMED = "a machine as busy as now, and random vectors"
 
 
 @dataclass(frozen=True)
@@ -36,21 +38,6 @@ class SearchInput:
     """A sample of the lines, if they are not embedded yet."""
 
 
-@dataclass(frozen=True)
-class SearchEstimate:
-    """Bytes and seconds. The disk is that of the output's folder and, for texts, of the temporary one."""
-
-    memory: int
-    least_memory: int
-    output: int
-    """At most: every line in a pair."""
-    journal: int
-    temporary: int
-    embedding: float
-    searching: float | None
-    """None for an index: how thoroughly it must be searched is found out on the way."""
-
-
 def estimate(
     inputs: tuple[SearchInput, SearchInput],
     dim: int,
@@ -58,10 +45,10 @@ def estimate(
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
     after: Callable[[int], int] = lambda rows: 0,
-) -> SearchEstimate:
-    """Estimate a search, and the embedding of inputs with `lines`; takes a second or two, in which the
-    machine should be as busy as it will be then. Refused if it does not fit into settings.memory. `after` is
-    that of `print_estimate`."""
+) -> list[tuple[str, str]]:
+    """The cost of a search, and of embedding inputs with `lines`, in words: what, and how much of it. Takes a
+    second or two, in which the machine should be as busy as it will be then. Refused if it does not fit into
+    settings.memory. `after` is that of `print_estimate`."""
     n, m = (side.rows for side in inputs)
     embedding, temporary = 0.0, 0
     for side in inputs:
@@ -74,15 +61,22 @@ def estimate(
             temporary += side.rows * dim * _STORED_BYTES + side.text
     least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
     wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
-    return SearchEstimate(
-        memory=wanted if settings.memory is None else min(wanted, settings.memory),
-        least_memory=least,
-        output=sum(side.text for side in inputs) + 24 * min(n, m),
-        journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
-        temporary=temporary,
-        embedding=embedding,
-        searching=None if has_index(n, m, settings.index) else seconds_needed(n, m, dim, k),
-    )
+    memory = wanted if settings.memory is None else min(wanted, settings.memory)
+    output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
+    journal = _KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)
+    if has_index(n, m, settings.index):  # how thoroughly it must be searched is found out on the way
+        searching = [(f"neighbours ({settings.index})", "found out on the way")]
+    else:
+        took = time_needed(seconds_needed(n, m, dim, k))
+        searching = [("neighbours (exact)", took), ("assumed", _ASSUMED)]
+    return [
+        ("memory", f"{size(memory)}; with --memory at least {size_option(least)}"),
+        ("disk: output", f"at most {size(output)}"),
+        ("disk: beside it", f"{size(journal)} until it is written, to go on after a kill"),
+        *([("disk: temporary", size(temporary))] if temporary else []),
+        *([("embedding", time_needed(embedding))] if embedding else []),
+        *searching,
+    ]
 
 
 def _index_bytes(n: int, m: int, dim: int, index: str) -> int:

@@ -13,10 +13,10 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, twins
+from mexma_cli.stages.knn.row_filter import filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_in, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
-from mexma_cli.store.neighbours import NeighbourStore, SearchedStore, searching, side_of, write
+from mexma_cli.store.neighbours import NeighbourStore, searching, side_of, write
 from mexma_cli.store.spool import parts
 
 _TWINS = 1 << 12  # rows whose vectors are compared at once
@@ -60,10 +60,14 @@ def find_neighbours(
         found = search(stores, k, keep, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()
+        sides = [
+            side_of(store, name, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
+            for store, name, left in zip(stores, names, counts, strict=True)
+        ]
         return write(
             output,
             vars(found.neighbours),
-            *map(_side, stores, names, counts),
+            *sides,
             k=k,
             argv=tuple(argv),
             asked=index_settings(settings),
@@ -131,7 +135,3 @@ def fill_repeated(
         found = knn(store, other, k, keep_x=others, keep_y=keep)
         scores[others] = found.forward_scores[others]
         ids[others] = found.forward_ids[others]
-
-
-def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> SearchedStore:
-    return side_of(store, name, duplicates=counts.duplicates, empty=counts.empty, unusable=counts.unusable)

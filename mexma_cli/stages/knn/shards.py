@@ -73,15 +73,6 @@ class Indexed:
         return parts
 
 
-@dataclass(frozen=True)
-class SearchEffort:
-    """How the rows of one side are looked up in the index of the other: see `Effort`."""
-
-    hits: int
-    parameter: str
-    k: int
-
-
 def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[str, Any]:
     """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings."""
     left, right = source.side(), target.side()
@@ -91,13 +82,15 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
 
 
-def write_found(own: Side, other: Indexed, effort: SearchEffort, spans: Sequence[Span], output: Path) -> None:
-    """Look up the rows of a span (from `side_of`), and write what was found in each span of the other side:
-    pairs as `pairs_of` has them, each in a file of a new folder."""
+def write_found(
+    own: Side, other: Indexed, parameter: str, hits: int, k: int, spans: Sequence[Span], output: Path
+) -> None:
+    """Look up the rows of a span (from `side_of`) with an `Effort`, and write what was found in each span of
+    the other side: pairs as `pairs_of` has them, each in a file of a new folder."""
     parts = other.parts()
-    parts.effort = effort.parameter
+    parts.effort = parameter
     with with_threads():
-        pairs = pairs_of(Direction(own, other.side(), parts), effort.hits, effort.k)
+        pairs = pairs_of(Direction(own, other.side(), parts), hits, k)
     output.mkdir(exist_ok=True)
     for place, span in enumerate(spans):
         save(output / found_in(place), [in_tile(pairs, span)], "int64")

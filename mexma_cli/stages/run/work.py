@@ -293,14 +293,14 @@ def _indexed(task: Task, side: str) -> Indexed:
 def look_up(task: Task) -> dict[str, Any]:
     """Which rows of the other side may be near some rows of a pair's side."""
     from mexma_cli.knn.tiled import Span
-    from mexma_cli.stages.knn.shards import SearchEffort, side_of, write_found
+    from mexma_cli.stages.knn.shards import side_of, write_found
 
     sides, side = ("source", "target"), task.settings["side"]
     place, effort = sides.index(side), task.record("effort").facts
     own = side_of(task.store(side), task.input(f"{side}_rows"), Span(*task.settings["rows"]))
-    wanted = SearchEffort(effort["hits"], effort["parameters"][place], task.settings["k"])
+    wanted = effort["parameters"][place], effort["hits"], task.settings["k"]
     spans = [Span(*span) for span in task.settings["spans"]]
-    write_found(own, _indexed(task, sides[1 - place]), wanted, spans, task.output)
+    write_found(own, _indexed(task, sides[1 - place]), *wanted, spans, task.output)
     return {}
 
 
