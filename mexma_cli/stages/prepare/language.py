@@ -29,6 +29,8 @@ from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
 _OF_TOKENS = ("tokenizer", "max_tokens", "negatives", "teacher")
+Make = Callable[[Bitext, int | None, dict[str, Any]], TokenisedPairsManifest]
+"""From a corpus, the most pairs of it and the settings of its store to that."""
 _BY_KEY = {"short": "min_chars", "long": "max_chars", "ratio": "max_length_ratio", "excluded": "exclude"}
 """The rules that have a key of their own in `data`."""
 
@@ -202,38 +204,43 @@ class LanguageWorker:
         """Make the stores of a chain with a tokeniser (a file as `tokenizers` reads it); those with the same
         settings are left as they are."""
         backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
-        quota, reports = self._quota(chain, True), []
+
+        def make(bitext: Bitext, limit: int | None, settings: dict[str, Any]) -> TokenisedPairsManifest:
+            selection = self._selected(bitext, limit)
+            if selection is None and limit != 0:
+                selection = self._select(bitext, limit)
+            tokens = Tokens(backend, keeps_end, self.data.max_tokens)
+            manifest = self._tokenise(bitext, selection, tokens, settings)
+            if selection is not None:
+                selection.path.unlink(missing_ok=True)
+            return manifest
+
+        reports = self._reports(chain, digest, make)
+        assert reports is not None
+        return reports
+
+    def finished(self, chain: list[Bitext], digest: str) -> list[CorpusReport] | None:
+        """The reports of a chain that was prepared before with the same settings; None if it was not."""
+        try:
+            return self._reports(chain, digest, None)
+        except LookupError:
+            return None
+
+    def _reports(self, chain: list[Bitext], digest: str, make: Make | None) -> list[CorpusReport] | None:
+        """A report of each store, which `make` makes where it is not there with the same settings; None where
+        nothing makes it."""
+        quota, reports = self._quota(chain, make is not None), []
         for bitext in chain:
             limit = quota.limit(bitext)
             settings = self._settings(bitext, limit) | self._tokens(bitext, digest)
             manifest = prepared(bitext.path)
             reused = manifest is not None and manifest.settings == settings
             if manifest is None or not reused:
-                selection = self._selected(bitext, limit)
-                if selection is None and limit != 0:
-                    selection = self._select(bitext, limit)
-                tokens = Tokens(backend, keeps_end, self.data.max_tokens)
-                manifest = self._tokenise(bitext, selection, tokens, settings)
-                if selection is not None:
-                    selection.path.unlink(missing_ok=True)
+                if make is None:
+                    return None
+                manifest = make(bitext, limit, settings)
             quota.kept += _chosen(manifest)
             reports.append(_report(bitext, manifest, reused, limit))
-        return reports
-
-    def finished(self, chain: list[Bitext], digest: str) -> list[CorpusReport] | None:
-        """The reports of a chain that was prepared before with the same settings; None if it was not."""
-        try:
-            quota, reports = self._quota(chain, False), []
-        except LookupError:
-            return None
-        for bitext in chain:
-            limit = quota.limit(bitext)
-            manifest = prepared(bitext.path)
-            settings = self._settings(bitext, limit) | self._tokens(bitext, digest)
-            if manifest is None or manifest.settings != settings:
-                return None
-            quota.kept += _chosen(manifest)
-            reports.append(_report(bitext, manifest, True, limit))
         return reports
 
     def _quota(self, chain: list[Bitext], may_choose: bool) -> Quota:

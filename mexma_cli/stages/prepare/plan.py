@@ -58,12 +58,12 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}
-    looks: dict[Path, _Look] = {}
+    looks: dict[Path, tuple[int, int, bool]] = {}
     for chain in chains_of(data, bitexts):
         for bitext in chain:
             on_progress(len(looks), len(bitexts), bitext.label)
             looks[bitext.path] = _look(bitext)
-        quota = Quota.of(data, chain, lambda bitext, most: looks[bitext.path].pairs)
+        quota = Quota.of(data, chain, lambda bitext, most: looks[bitext.path][0])
         for bitext in chain:
             found = _planned(bitext, looks[bitext.path], quota.limit(bitext), data.negatives)
             planned[str(bitext.path)] = found
@@ -74,38 +74,23 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
 
 
-@dataclass(frozen=True)
-class _Look:
+def _planned(bitext: Bitext, look: tuple[int, int, bool], limit: int | None, negatives: int) -> PlannedCorpus:
+    """A corpus, of whose files `_look` said something."""
+    pairs, size, counted = look
+    used = pairs if limit is None else min(pairs, limit)
+    sides = 1 + negatives / 2  # as many hard negatives as there may be, as long as a side is
+    disk = round(used * sides * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
+    corpus, files = bitext.corpus, len(bitext.files)
+    of = corpus.name, bitext.language, corpus.target
+    return PlannedCorpus(*of, files, pairs, counted, used, disk, bitext.looked)
+
+
+def _look(bitext: Bitext) -> tuple[int, int, bool]:
     """A corpus's pairs and their bytes of text, and whether the pairs were counted."""
-
-    pairs: int
-    size: int
-    counted: bool
-
-
-def _look(bitext: Bitext) -> _Look:
-    pairs = size = 0
-    counted = True
+    pairs, size, counted = 0, 0, True
     for part in bitext.parts:
         found = [estimate_lines(file) for file in part.files]
         pairs += found[0][0]
         size += sum(text for _, text, _ in found)
         counted &= found[0][2]
-    return _Look(pairs, size, counted)
-
-
-def _planned(bitext: Bitext, look: _Look, limit: int | None, negatives: int) -> PlannedCorpus:
-    pairs, used = look.pairs, look.pairs if limit is None else min(look.pairs, limit)
-    sides = 1 + negatives / 2  # as many hard negatives as there may be, as long as a side is
-    disk = round(used * sides * (look.size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
-    return PlannedCorpus(
-        corpus=bitext.corpus.name,
-        language=bitext.language,
-        target=bitext.corpus.target,
-        files=len(bitext.files),
-        pairs=pairs,
-        counted=look.counted,
-        used=used,
-        disk=disk,
-        looked=bitext.looked,
-    )
+    return pairs, size, counted
