@@ -225,16 +225,8 @@ def choice(typed: str, known: Iterable[str], what: str, listed: str = "") -> str
 
 
 def require(package: str, extra: str, what: str) -> None:
-    """Find out before the work that a package is there.
-
-    Args:
-        package: As it is imported.
-        extra: Of ours, that brings it.
-        what: Needs it, for the message.
-
-    Raises:
-        MexmaError: It is not installed.
-    """
+    """Refuse to begin, before the work, without a package (as it is imported) that `what` needs, and that an
+    `extra` of ours brings."""
     if importlib.util.find_spec(package) is None:
         name = {"sklearn": "scikit-learn"}.get(package, package)
         raise MexmaError(f"{what} needs {name}, which is not installed", installed_by(extra))

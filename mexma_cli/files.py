@@ -62,11 +62,7 @@ def shipped_folder(name: str) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path without links.
-
-    Raises:
-        MexmaError: It is a link to itself.
-    """
+    """The absolute path without links; a link to itself is refused."""
     try:
         path.stat()
     except OSError as error:
@@ -95,11 +91,8 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def check_parent(path: Path) -> None:
-    """Check that an output can be written; its `workplace` makes the folder, if that is missing.
-
-    Raises:
-        MexmaError: It cannot, or it lies in a store; the message names the output or its folder.
-    """
+    """Check that an output can be written and lies in no store; its `workplace` makes the folder, if that is
+    missing. The message names the output or its folder."""
     check_outside_stores(path)
     folder = behind_link(path).parent
     there = next((one for one in (folder, *folder.parents) if os.path.exists(one)), folder)
@@ -124,11 +117,8 @@ def make_parent(path: Path) -> None:
 
 
 def check_outside_stores(path: Path) -> None:
-    """Refuse an output in the folder of a store: any other file there makes the store unreadable.
-
-    Raises:
-        MexmaError: A folder around it is a store, or is named like one.
-    """
+    """Refuse an output below a folder that is a store, or is named like one: any other file there makes the
+    store unreadable."""
     named = [folder for folder in path.parents if Path(folder.name.removesuffix(".partial")).suffix in STORES]
     around = [folder for folder in behind_link(path).absolute().parents if _is_store(folder)]
     for store in (*named, *around):
@@ -146,11 +136,8 @@ def _is_store(folder: Path) -> bool:
 
 
 def kind_of(folder: Path) -> Any:
-    """The kind that a folder's manifest states; None if it states none, or there is no manifest.
-
-    Raises:
-        MexmaError: The manifest is not JSON.
-    """
+    """The kind that a folder's manifest states; None if it states none, or there is no manifest. One that is
+    not JSON is refused."""
     if not (folder / MANIFEST).is_file():
         return None
     content = read_json(folder / MANIFEST)
@@ -409,14 +396,7 @@ def write_json_atomic(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path, hint: str | None = None) -> Any:
-    """Read JSON.
-
-    Args:
-        hint: What to do about a file that is damaged.
-
-    Raises:
-        MexmaError: The file is missing or is not JSON.
-    """
+    """Read JSON. What is missing or is not JSON is refused; `hint` says what to do about a damaged file."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -574,11 +554,8 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def hold(descriptor: int) -> bool:
-    """Hold an open file or folder until it is closed; False on a file system that has no locks.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-    """
+    """Hold an open file or folder until it is closed; False on a file system that has no locks. A
+    BlockingIOError says that another process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -601,11 +578,8 @@ def is_held(folder: Path) -> bool | None:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder against a second writer for as long as the block runs, where the file system has locks.
-
-    Raises:
-        MexmaError: Another process writes there.
-    """
+    """Hold a folder against a second writer for as long as the block runs, where the file system has locks;
+    refused where another process writes there."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -110,22 +110,15 @@ def members(code: str) -> tuple[str, ...]:
 
 
 def spellings(code: str) -> list[str]:
-    """The codes that mean the same language as a user's code: the FLORES-200 code first, then ISO 639's.
-
-    Raises:
-        MexmaError: No such language.
-    """
+    """The codes that mean the same language as a user's code: the FLORES-200 code first, then ISO 639's;
+    refused if it is none."""
     resolved = resolve(code)
     same = (alias for alias, meant in _table()[1].items() if meant == resolved)
     return [resolved, *(alias for alias in same if alias != resolved.lower())]
 
 
 def name(code: str) -> str:
-    """English name of a language, by any code that `resolve` takes.
-
-    Raises:
-        MexmaError: No such language.
-    """
+    """English name of a language, by any code that `resolve` takes."""
     resolved = resolve(code)
     if resolved == UNSTATED:
         return "not stated"
@@ -138,11 +131,7 @@ def name(code: str) -> str:
 
 
 def script(code: str) -> str | None:
-    """ISO 15924 code of a language's script (``Cyrl``), by any code that `resolve` takes; None: not known.
-
-    Raises:
-        MexmaError: No such language.
-    """
+    """ISO 15924 code of a language's script (``Cyrl``), by any code that `resolve` takes; None: not known."""
     base, _, stated = resolve(code).partition("_")
     if stated or base == UNSTATED:
         return stated or None

@@ -341,11 +341,7 @@ class _LogFile(logging.FileHandler):
         _LOGGER.warning("%s: %s; it gets no more notes", self.given, sys.exc_info()[1])
 
     def check(self) -> None:
-        """Refuse a file that is something else than a log of ours, or that could become part of a store.
-
-        Raises:
-            MexmaError: Naming it.
-        """
+        """Refuse a file that is something else than a log of ours, or that could become part of a store."""
         from mexma_cli.files import check_outside_stores
 
         path, hint = Path(self.given), "name another file"
@@ -360,14 +356,7 @@ class _LogFile(logging.FileHandler):
             raise MexmaError(f"{path} is stdin or stdout of the same command", hint)
 
     def check_apart_from(self, values: Iterable[object]) -> None:
-        """Refuse a file that the same command names elsewhere.
-
-        Args:
-            values: Of the command's parameters.
-
-        Raises:
-            MexmaError: Naming it.
-        """
+        """Refuse a file that the same command names elsewhere, in the values of its parameters."""
         for value in values:
             if isinstance(value, tuple | list):
                 self.check_apart_from(value)

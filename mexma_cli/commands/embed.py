@@ -210,11 +210,8 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> No
 
 
 def default_output(corpus: Path) -> Path:
-    """``corpus.txt.gz`` -> ``corpus.emb``; ``corpus.fra`` and other unknown endings are kept.
-
-    Raises:
-        click.UsageError: The text comes from stdin or a pipe, which have no name of their own.
-    """
+    """``corpus.txt.gz`` -> ``corpus.emb``; ``corpus.fra`` and other unknown endings are kept. A text from
+    stdin or a pipe has no name of its own, and is refused."""
     if str(corpus) == "-" or (corpus.exists() and not corpus.is_file() and not corpus.is_dir()):
         raise click.UsageError("-o NAME.emb is needed where the text comes from stdin or a pipe.")
     name = plain_name(corpus.name)

@@ -135,7 +135,6 @@ def evaluation(
     names, which is checked before the work, and printed: as tables, or with --json as one JSON object.
 
     Args:
-        title, numbers, needs, lower_is_better: See `Heading`.
         refuses: Options of the encoder that have no meaning here, by parameter, and why.
     """
 

@@ -272,10 +272,7 @@ def _tell(found: Tuned, about: str) -> None:
 
 def ask(labels: Labels, places: list[int]) -> None:
     """Ask about pairs, one after the other, and keep each answer; stops early at `q` or the input's end.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; what was answered is kept.
-    """
+    After Ctrl-C (a KeyboardInterrupt), too, what was answered is kept."""
     if places:
         click.echo("Is the second the translation of the first? [y]es, [n]o, [s]kip, [q]uit", err=True)
     for number, (place, source, target) in enumerate(labels.sentences(places), 1):

@@ -22,11 +22,7 @@ log = logging.getLogger(__name__)
 
 class RayExecutor:
     """Tasks on a cluster that is there, or on one that is started here for as long as the run goes. All nodes
-    see the run's folder.
-
-    Raises:
-        MexmaError: Ray is not installed, or no cluster answers at the address.
-    """
+    see the run's folder. Refused where Ray is not installed, or no cluster answers at the address."""
 
     def __init__(self, run: Path, settings: RaySettings) -> None:
         require("ray", "ray", "--executor ray")

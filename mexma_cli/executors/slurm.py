@@ -46,11 +46,8 @@ exec {python} -m mexma_cli.executors.worker {run} --units {units} \\
 
 
 class SlurmExecutor:
-    """Job arrays, submitted as units become ready. All nodes see the run's folder.
-
-    Raises:
-        MexmaError: There is no `sbatch` here, or a name or setting cannot go into its scripts.
-    """
+    """Job arrays, submitted as units become ready. All nodes see the run's folder. Refused where there is no
+    `sbatch`, or a name or setting cannot go into its scripts."""
 
     def __init__(self, run: Path, settings: SlurmSettings) -> None:
         if shutil.which("sbatch") is None:

@@ -96,12 +96,10 @@ def draw_alignment(
     The size of the file does not grow with the number of sentences.
 
     Args:
-        path: .png, .svg or .pdf; written whole.
         places: int64 [n, 2, 2], in the order of the text: of both sides the first sentence of each alignment
             and the one after its last, the documents laid end to end; equal for a side that has none.
         kept: bool [n], which alignments are written; the sentences of the others are left out.
         borders: int64 [documents + 1, 2], where documents of both sides begin, and the ends of the last.
-        names: Of both sides.
     """
     from matplotlib.patches import Patch
 

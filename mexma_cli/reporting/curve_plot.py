@@ -28,11 +28,7 @@ COLUMNS = 2
 
 def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
     """Draw the runs' curves over the steps of all their phases into a .png, .svg, .pdf, or a .html with the
-    table below the picture; written whole.
-
-    Raises:
-        MexmaError: No record has a number.
-    """
+    table below the picture; written whole. Runs without a number are refused."""
     names = curves.names(runs)
     if not names:
         raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")

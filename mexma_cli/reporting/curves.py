@@ -90,11 +90,8 @@ def is_run(path: Path) -> bool:
 
 def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
     """Training runs of folders or of files log.jsonl, named after their folders, or by their whole paths
-    where two folders have one name.
-
-    Raises:
-        MexmaError: A log is empty, or has a line that is no record of a training.
-    """
+    where two folders have one name. A log that is empty, or has a line that is no record of a training, is
+    refused."""
     logs = [path / LOG if path.is_dir() else path for path in paths]
     names = [log.absolute().parent.name if log.name == LOG else log.stem for log in logs]
     unique = len(set(names)) == len(names)

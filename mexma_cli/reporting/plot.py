@@ -123,7 +123,6 @@ def draw_scores(
     """Draw a stacked histogram of scores, right pairs against the others, with the threshold as a line.
 
     Args:
-        path: .png, .svg or .pdf; written whole.
         scores: float [n].
         right: bool [n], or how probably each is right, float [n].
         labels: what right pairs, and the others, are.

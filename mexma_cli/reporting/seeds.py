@@ -47,7 +47,6 @@ class SeedGroup:
     """Runs of one recipe with different seeds.
 
     Attributes:
-        name: The recipe's.
         numbers: By phase and curve: the best value and the last one; of a curve without a better and worse
             the last alone. Only curves that all of the runs have.
     """

@@ -190,7 +190,6 @@ def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[
     the inherited one. A `trainer` beside inherited phases is for all of them, as with ``--set trainer...``.
 
     Args:
-        path: The recipe's file.
         find: From what `extends` says and the folder of the file that says so to a file.
 
     Returns:

@@ -175,11 +175,8 @@ _UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def bytes_of(typed: Any) -> Any:
-    """A number of bytes such as 8G, 512M or 1.5G (powers of ten), or 8GiB (powers of two).
-
-    Raises:
-        ValueError: A text is no size.
-    """
+    """A number of bytes such as 8G, 512M or 1.5G (powers of ten), or 8GiB (powers of two); a ValueError says
+    that a text is no size."""
     if not isinstance(typed, str):
         return typed
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(I?)B?", typed.strip().upper())

@@ -143,11 +143,7 @@ class Data(Section):
         return self
 
     def taken(self, corpus: Corpus) -> tuple[str, ...]:
-        """The languages that are taken from a corpus, as it spells them.
-
-        Raises:
-            MexmaError: A language is unknown.
-        """
+        """The languages that are taken from a corpus, as it spells them; an unknown one is refused."""
         if corpus.top_up and not self.minimum_per_language:
             return ()
         wanted = set(map(languages.resolve, self.languages or corpus.languages))

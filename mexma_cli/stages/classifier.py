@@ -24,12 +24,9 @@ FEWEST_LABELS = 20
 
 
 def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> dict[str, int]:
-    """Write the bundled classifier, corrected by a person's answers about pairs of two texts, as
-    `mexma tune --labels` corrects its estimates; how many answers of each kind there are.
-
-    Raises:
-        MexmaError: Fewer than `FEWEST_LABELS` answers, or they are of other texts.
-    """
+    """Write the bundled classifier, corrected by a person's answers about pairs of two texts, as `mexma tune
+    --labels` corrects its estimates; how many answers of each kind there are. Refused: fewer than
+    `FEWEST_LABELS`, or those of other texts."""
     found = mine(*stores, MineSettings(k=k, threshold="auto")).estimated
     if found is None:
         raise MexmaError("no pair was found in these texts")

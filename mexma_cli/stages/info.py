@@ -81,13 +81,8 @@ class Info:
 
 
 def inspect(path: str | Path) -> Info:
-    """Look at an embedding store, neighbours, prepared pairs, a run, a checkpoint, an encoder or a text file.
-
-    Everything is read, and compared with checksums where there are some.
-
-    Raises:
-        MexmaError: There is nothing, or nothing that is known.
-    """
+    """Look at an embedding store, neighbours, prepared pairs, a run, a checkpoint, an encoder or a text file;
+    anything else is refused. Everything is read, and compared with checksums where there are some."""
     where = (encoder_folder.bundled(path) if isinstance(path, str) else None) or Path(path)
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")

@@ -41,9 +41,7 @@ def merge_stores(
     they are copied. After a killed run it starts anew.
 
     Args:
-        argv: The command line, for the manifest.
         overwrite: Replace a store that is there, and one that was begun there.
-        on_progress: Called with rows done and rows in all.
 
     Raises:
         MexmaError: The stores were made with different settings; a part is missing, given twice, or of

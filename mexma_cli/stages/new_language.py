@@ -92,10 +92,7 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
     """Write the recipe and the dev text into the run's folder, unless they are there, and read the recipe.
 
     Args:
-        code: FLORES-200 code of the language.
         pairs: Files of lines: sentence TAB English sentence.
-        run: The folder.
-        overrides: As for `recipe.load`.
 
     Raises:
         MexmaError: The folder holds anything else, or what was begun with other pairs; a file is broken; or

@@ -33,9 +33,6 @@ def project(
 
     Args:
         output: The folder to be, ``NAME.emb``. Its fingerprint is the part's: it mixes with its like only.
-        argv: The command line, for the manifest.
-        overwrite: Make the store anew, if one is there, whole or damaged.
-        on_progress: Called with rows done and rows in all.
 
     Raises:
         MexmaError: The store is of another encoder than the decomposer was trained on, or was made anew

@@ -34,8 +34,6 @@ def review(
 
     Args:
         bitext: A file of pairs of any format that is read, or two line-aligned files; ``-`` is stdin.
-        languages: Codes as the user wrote them, as far as they are stated.
-        count: Pairs on the page, at most.
         around: Those whose score is nearest to this one; None: drawn from the whole file, the same each time.
 
     Returns:

@@ -80,12 +80,9 @@ class Documents:
 
 
 def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
-    """Open both sides, and pair their documents unless they are to be found.
-
-    Raises:
-        MexmaError: A file is missing or damaged, ids or pairs do not fit, no documents are paired, or stores
-            are of different encoders.
-    """
+    """Open both sides, and pair their documents unless they are to be found. Refused: a file that is missing
+    or damaged, ids or pairs that do not fit, documents none of which are paired, stores of different
+    encoders."""
     paths, docs = (inputs.source, inputs.target), inputs.docs or (None, None)
     folders = [has_documents(path) for path in paths]
     for path, is_folder in zip(paths, folders, strict=True):

@@ -131,7 +131,6 @@ def align_files(
     """Align, and write the alignments and the report. A run that was killed goes on where it stopped.
 
     Args:
-        argv: The command line, for the report.
         progress: What is done ("aligning") to a function that is called with how much of how much.
         on_aligned: Called with what was aligned, as long as it can be read.
 
@@ -315,13 +314,9 @@ def _write_report(
 
 
 def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) -> np.ndarray:
-    """The pairs of documents, int32 [n, 2], sorted; a document is in one at most. Sentences are embedded once
-    into a temporary file, or taken from stores; `on_progress` is told documents embedded and documents in
-    all.
-
-    Raises:
-        MexmaError: No pair is found.
-    """
+    """The pairs of documents, int32 [n, 2], sorted; a document is in one at most; refused if there is none.
+    Sentences are embedded once into a temporary file, or taken from stores; `on_progress` is told documents
+    embedded and documents in all."""
     counts = aligner.documents.counts
     with ExitStack() as stack, temporary_space():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))

@@ -133,11 +133,8 @@ class TextSide:
 
 
 class FolderSide:
-    """Documents that are a file or store each, in a folder or by a pattern with one `*`.
-
-    Raises:
-        MexmaError: There are none, two have one name, or stores are of different encoders.
-    """
+    """Documents that are a file or store each, in a folder or by a pattern with one `*`; refused if there are
+    none, two have one name, or stores are of different encoders."""
 
     def __init__(self, path: Path) -> None:
         found = documents_in(path, passed_over := Counter())
@@ -183,14 +180,9 @@ def has_documents(path: Path) -> bool:
 
 
 def documents_in(path: Path, passed_over: Counter[str] | None = None) -> dict[str, Path]:
-    """The documents of a folder or pattern by their names, in the order of these; `passed_over` counts the
-    files of a folder that are no text, by reason.
-
-    The name is what a pattern has `*` for, or the path in the folder without its ending.
-
-    Raises:
-        MexmaError: There are none, two have one name, or the pattern has several `*`.
-    """
+    """The documents of a folder or pattern by their names, in the order of these: what a pattern has `*` for,
+    or the path in the folder without its ending. `passed_over` counts the files of a folder that are no text,
+    by reason. Refused: no documents, two of one name, several `*`."""
     found: dict[str, Path] = {}
     passed_over = Counter() if passed_over is None else passed_over
     for name, file in sorted(_matching(path) if "*" in str(path) else _below(path, passed_over)):

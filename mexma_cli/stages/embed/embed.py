@@ -67,8 +67,6 @@ def embed_file(
 
     Args:
         source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
-        output: The folder to be, ``NAME.emb``.
-        argv: The command line, for the manifest.
 
     Raises:
         MexmaError: The text is broken or changed while it was read, the output is there with other

@@ -194,11 +194,9 @@ def open_inputs(
     What can be refused is refused before anything is embedded. Texts are cleaned if a store with them was.
 
     Args:
-        encoder: For the texts; see `load_encoder_of`.
         labels: Names for messages, where a path is a temporary copy.
         languages: FLORES-200 codes, one a path.
         aligned: The first two inputs must have as many lines as one another.
-        on_progress: Called with the lines embedded so far and the lines in all texts.
         prompts: For texts that have others than `encoder` says, one a path: as `EncoderChoice.prompt`.
     """
     labels = labels or [label_of(path) for path in paths]

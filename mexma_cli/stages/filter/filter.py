@@ -109,11 +109,7 @@ class FilterJob:
 
     @cached_property
     def limits(self) -> dict[str, float]:
-        """The rules that are on, by name, with their limits.
-
-        Raises:
-            MexmaError: The settings have a rule or a limit that there is not.
-        """
+        """The rules that are on, by name, with their limits; an unknown rule or limit is refused."""
         return chosen_limits(self.settings.on, self.settings.off)
 
 
@@ -134,10 +130,6 @@ def filter_files(
     """Write the pairs that keep all rules.
 
     Pairs come out as they were read, to the byte, where the format stays the same and has lines.
-
-    Args:
-        argv: The command line, for the report.
-        on_progress: Called with the pairs that were read.
 
     Returns:
         The counts, and the number of sentences that were changed to fit the format.
@@ -291,11 +283,7 @@ _NEEDS = {
 
 
 def _with_values(batches: Iterator[Batch], rule: str) -> Iterator[Batch]:
-    """The batches, if the pairs of the first have the values that a rule reads.
-
-    Raises:
-        MexmaError: They have none.
-    """
+    """The batches; refused if the pairs of the first have no value that a rule reads."""
     values, column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
         if not place and np.isnan(batch[1][column]).all():
@@ -346,15 +334,10 @@ def _codes(columns: Columns) -> np.ndarray:
 
 
 def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator[Judged]:
-    """Batches with the pairs marked that came before, after the last batch has come.
+    """Batches with the pairs marked that came before by some rules of `HASHES`, after the last batch has
+    come; refused if the disk for temporary files is full.
 
     Of equal pairs that break no other rule the first one is kept. A rule sees what the one before it left.
-
-    Args:
-        rules: Of `HASHES`.
-
-    Raises:
-        MexmaError: The disk for temporary files is full.
     """
     with tempfile.TemporaryDirectory(prefix="mexma-") as name, temporary_space():
         folder = Path(name)

@@ -39,7 +39,6 @@ def find_neighbours(
     journal ends when it is called again for the same output, to the same bytes.
 
     Args:
-        stores: Source and target.
         names: What messages and the manifest call the stores, where they are temporary ones.
 
     Raises:

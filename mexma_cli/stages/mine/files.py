@@ -80,11 +80,6 @@ def mine_files(
 ) -> tuple[Mined, int]:
     """Mine, and write the pairs and the report. A search that was killed goes on where it stopped.
 
-    Args:
-        argv: The command line, for the report.
-        on_embedding: Called with lines done and lines in all, where texts are embedded on the way.
-        on_progress: Called with tiles of the search done and tiles in all.
-
     Returns:
         What was mined, and the number of sentences that were changed to fit the format.
     """

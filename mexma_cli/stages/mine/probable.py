@@ -28,18 +28,9 @@ log = logging.getLogger(__name__)
 def with_score(
     settings: MineSettings, encoder: str, one_text: bool = False, within: bool = False
 ) -> MineSettings:
-    """The settings with their score: that of the user, or probabilities where they can be had.
-
-    It is said why not, unless the user asks for margins or the encoder is another.
-
-    Args:
-        encoder: Of the vectors.
-        one_text: Pairs within a text are wanted.
-        within: Pairs in paired documents are.
-
-    Raises:
-        MexmaError: Settings that are for margins go with probabilities.
-    """
+    """The settings with their score: that of the user, or probabilities where they can be had. It is said why
+    not, unless the user asks for margins or the encoder is another. Settings for margins are refused with
+    probabilities."""
     if settings.finds and one_text:
         raise MexmaError(
             "a threshold is found between two different texts, not within one",

@@ -95,12 +95,7 @@ class Costs(Frozen):
 
 def known_costs(run: Path, kinds: Iterable[Kind], dim: int) -> tuple[dict[str, Cost], set[str]]:
     """Costs of each kind of work on this machine, as busy as it is now, and the kinds that were done on it.
-
-    What a calibration has kept in the run's folder comes first, then what this run's own units took.
-
-    Args:
-        kinds: Of units that may have been done.
-    """
+    What a calibration has kept in the run's folder comes first, then what this run's own units took."""
     path = run / FILE
     factors = read_manifest(path, Costs, VERSION).factors if path.is_file() else {}
     factors |= _factors(RunFolder(run), kinds, dim)

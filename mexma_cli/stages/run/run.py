@@ -44,8 +44,6 @@ def run_corpus(
 
     Args:
         executor: Makes where they run, for the run's folder.
-        chosen: Which units; None: all.
-        on_change: Called when a unit begins or ends.
 
     Raises:
         MexmaError: An input is missing, something else is where results go, another process runs the same

@@ -139,12 +139,9 @@ class Scheduler:
     """Runs a plan to its end.
 
     Args:
-        folder: Of the run.
         plan: From how texts are cut to all kinds of units that can be told yet, each after its inputs.
-        executor: Where they run.
         on_change: Called when units have begun or ended.
         taken: Whether a unit's output is taken as it is, up to date or not.
-        goals: Names of the units that all is done for.
     """
 
     def __init__(

@@ -46,12 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """A unit that is being done.
-
-    Attributes:
-        output: Where to write.
-        settings: The unit's.
-    """
+    """A unit that is being done, and where to write."""
 
     folder: RunFolder
     unit: Unit

@@ -299,7 +299,6 @@ def open_bitext(
 
     Args:
         bitext: Two stores or texts, or one file of pairs, whose sides become temporary texts.
-        background: Two stores or texts, or none.
         languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
             user wrote them.
         each_line: As of `split_sides`.
@@ -352,7 +351,6 @@ def answered(
 
     Args:
         margin: One without neighbourhoods, of `mining.margin.MARGINS`.
-        languages: Codes of source and target as the user wrote them, as far as they are stated.
 
     Returns:
         float32 [lines that were there], again and again; nan for a line that is no pair, or of which a side

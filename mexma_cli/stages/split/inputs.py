@@ -99,11 +99,7 @@ class Splitting:
 
     @cached_property
     def limits(self) -> dict[str, float]:
-        """The rules that are on, by name, with their limits.
-
-        Raises:
-            MexmaError: The settings have a rule or a limit that there is not.
-        """
+        """The rules that are on, by name, with their limits; an unknown rule or limit is refused."""
         return chosen_limits(self.settings.on, self.settings.off, OF_SENTENCES)
 
     def as_json(self) -> dict[str, Any]:
@@ -135,11 +131,8 @@ class Inputs:
     passed_over: Counter[str] = field(default_factory=Counter)
 
     def documents(self, how: Splitting) -> Iterator[RawDocument]:
-        """All documents of all files.
-
-        Raises:
-            MexmaError: A file is missing, damaged, UTF-16, or not of its kind.
-        """
+        """All documents of all files; a file that is missing, damaged, UTF-16, or not of its kind is
+        refused."""
         for path, name in zip(self.files, self.names, strict=True):
             found = how.settings.format or kind_of(path)
             prefix = f"{name}:" if len(self.files) > 1 else ""
@@ -220,11 +213,8 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
 def chosen_inputs(
     given: Sequence[str], lang: str, settings: SplitSettings, rejects: bool
 ) -> tuple[Inputs, Splitting]:
-    """The files that a user names, and how they are split; `lang` as it is written.
-
-    Raises:
-        MexmaError: The language is unknown, and there is more than TMX.
-    """
+    """The files that a user names, and how they are split; `lang` as it is written, which is refused if it is
+    unknown and there is more than TMX."""
     how = Splitting(known(lang), settings, rejects, lang)
     found = find_inputs(given, how.language)
     if not all((settings.format or kind_of(file)) == "tmx" for file in found.files):
@@ -241,13 +231,9 @@ def chosen_inputs(
 
 
 def names_of(files: Sequence[Path]) -> list[str]:
-    """How document ids call files, as `Inputs` has it; their endings tell those apart that have one name.
-
-    A book is called the same as text and as a page, so that both have one id.
-
-    Raises:
-        MexmaError: Two names are the same Unicode.
-    """
+    """How document ids call files, as `Inputs` has it; their endings tell those apart that have one name. A
+    book is called the same as text and as a page, so that both have one id. Two names that are the same
+    Unicode are refused."""
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
     whole = [label_of(path) if str(path) == "-" else os.path.relpath(path, root) for path in files]
     names = [document_id(_without_ending(plain_name(name))) for name in whole]

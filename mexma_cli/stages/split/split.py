@@ -129,7 +129,6 @@ def split(
 
     Args:
         workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
-        argv: The command line, for the report.
         on_progress: Called with bytes of text done, and about how many there are, 0 if nobody knows.
 
     Raises:
@@ -427,8 +426,6 @@ def decide(chunks: Sequence[Path], limits: dict[str, float], folder: Path) -> np
 
     Args:
         chunks: `ChunkFile`s, in order.
-        limits: The rules that are on.
-        folder: For temporary files.
 
     Returns:
         uint8 [rows kept in all chunks], mapped from a file: 0 or a code of `duplicate`, `boilerplate` (which

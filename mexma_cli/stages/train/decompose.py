@@ -124,9 +124,7 @@ def decompose(
     """Train a decomposer from a recipe's stores, and write its maps.
 
     Args:
-        resume: Go on in a run folder that has been started.
         on_start: Called before the first step, with the state that it begins at.
-        on_epoch: Called with every epoch's record.
         stopped: Asked after every step; on True the run is left with a checkpoint.
 
     Returns:

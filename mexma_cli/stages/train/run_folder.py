@@ -55,12 +55,8 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
 
 
 def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
-    """Whether the folder holds this recipe's run already; nothing is written.
-
-    Raises:
-        MexmaError: The folder holds a run already (without `resume`), another recipe's, or one with another
-            number of pairs a step (with it).
-    """
+    """Whether the folder holds this recipe's run already; nothing is written. Refused: a run (without
+    `resume`), another recipe's, or one with another number of pairs a step (with it)."""
     here = check(run, recipe, resume, PLACES)
     if here:
         _same_batches(run, recipe, processes)
@@ -70,12 +66,8 @@ def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
 def check(
     run: Path, recipe: Recipe | DecomposeRecipe, resume: bool, places: frozenset[str] = frozenset({"run"})
 ) -> bool:
-    """Whether the folder holds this recipe's run already; `places` are keys whose values may differ.
-
-    Raises:
-        MexmaError: It holds a run (without `resume`), or another recipe's run (with it), or one whose recipe
-            is gone; or it lies in a store.
-    """
+    """Whether the folder holds this recipe's run already; `places` are keys whose values may differ. Refused:
+    a run (without `resume`), another recipe's, one whose recipe is gone, or a folder in a store."""
     check_outside_stores(run)
     kept = run / RECIPE
     if not kept.is_file():

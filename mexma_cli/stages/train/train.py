@@ -51,11 +51,7 @@ def train(
     """Run all phases of a recipe; the pairs must have been prepared.
 
     Args:
-        recipe: What to run.
-        resume: Go on in a run folder that has been started.
-        dev_score: Scores an encoder during training.
         on_phase: Called when a phase begins, with the step it begins at.
-        on_step: Called with every step's record.
         stopped: Asked after every step; on True in any process the run is left with a checkpoint.
         processes: Who shares the run; all of them call this, and the first one writes.
 

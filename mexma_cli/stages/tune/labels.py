@@ -18,11 +18,8 @@ from mexma_cli.store.embeddings import EmbeddingStore
 
 
 class Labels:
-    """A file of labels of two texts. Where lines are not known, the first ones with these sentences count.
-
-    Raises:
-        MexmaError: It is of other texts, or has a line that is no label.
-    """
+    """A file of labels of two texts; one of other texts, or with a line that is no label, is refused. Where
+    lines are not known, the first ones with these sentences count."""
 
     def __init__(self, path: Path, pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> None:
         self._path, self._pairs, self._stores = path, pairs, (source, target)
