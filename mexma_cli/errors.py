@@ -211,12 +211,8 @@ def did_you_mean(names: Sequence[str]) -> str:
 
 
 def choice(typed: str, known: Iterable[str], what: str, listed: str = "") -> str:
-    """The hint about a name that there is not: the likest ones, and all where a line has room for them.
-
-    Args:
-        what: What all of them are, in the plural.
-        listed: What lists them, if they may be many, such as "`mexma recipes` lists them".
-    """
+    """The hint about a name that there is not: the likest ones of those that are known, and all, `what` they
+    are in the plural, where a line has room for them; else what lists them (`listed`)."""
     names = list(known)
     near = did_you_mean(nearest(typed, names, 3))
     every = f"{what}: {', '.join(names)}"

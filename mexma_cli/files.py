@@ -307,14 +307,8 @@ def _remove(path: Path, but: Collection[str]) -> None:
 
 
 def check_own(folder: Path, names: Names) -> None:
-    """Refuse to replace a folder that holds other files than those that we write there.
-
-    Args:
-        names: Of all these, below the folder, or a pattern.
-
-    Raises:
-        MexmaError: Naming one that would be lost.
-    """
+    """Refuse to replace a folder that holds other files than those that we write there, by their names below
+    the folder, or a pattern; the message names one that would be lost."""
     inside = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     ours = filter(names.fullmatch, inside) if isinstance(names, re.Pattern) else names
     if foreign := {name for name in inside.difference(ours) if not OF_SYSTEMS.fullmatch(name)}:
@@ -336,13 +330,9 @@ def is_special(path: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that gets its name only when it is whole and on the disk.
-
-    A link stays one. A pipe or a device is written to as it is, and so is stdout (``-``).
-
-    Raises:
-        MexmaError: The disk is full; nothing is left under either name.
-    """
+    """A binary file that gets its name only when it is whole and on the disk. A link stays one. A pipe or a
+    device is written to as it is, and so is stdout (``-``). If the disk is full, nothing is left under either
+    name."""
     if str(path) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -426,14 +416,8 @@ def _seal(content: dict[str, Any], seal: str) -> str:
 
 
 def read_manifest(path: Path, model: type[Model], version: int, hint: str | None = None) -> Model:
-    """Read and check a manifest.
-
-    Args:
-        hint: What to do about one that is damaged.
-
-    Raises:
-        MexmaError: Missing, damaged, or of another version than this program reads.
-    """
+    """Read and check a manifest; refused if it is missing, damaged (`hint` says what to do then), or of
+    another version than this program reads."""
     content = read_json(path, hint)
     seal = model.SEAL if issubclass(model, Sealed) else ""
     sealed = isinstance(content, dict) and content.get(seal)

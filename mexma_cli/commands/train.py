@@ -211,12 +211,9 @@ def _print_trained(finished: Path, run: str, as_json: bool) -> None:
 
 
 def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
-    """Prepare and train in this process, alone or as one of torchrun's. A run that is stopped exits, and says
-    what goes on with it (`go_on`).
-
-    Returns:
-        The encoder's folder; None in all of torchrun's processes but the first.
-    """
+    """Prepare and train in this process, alone or as one of torchrun's; returns the encoder's folder, None in
+    all of torchrun's processes but the first. A run that is stopped exits, and says what goes on with it
+    (`go_on`)."""
     import torch
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late

@@ -173,13 +173,9 @@ S = TypeVar("S", bound=type[Registered])
 
 
 def objective(name: str, losses: type | str) -> Callable[[S], S]:
-    """Register a class of settings under the name that recipes call it by; refused if another objective has
-    it, or if the class is not derived from one of the two above.
-
-    Args:
-        losses: The class that has the losses; or its place, `module:Class`, so that torch is not imported
-            before it is needed.
-    """
+    """Register a class of settings under the name that recipes call it by, with the class that has the losses
+    or its place, `module:Class`, so that torch is not imported before it is needed. Refused if another
+    objective has the name, or if the class is not derived from one of the two above."""
 
     def register(settings: S) -> S:
         if not issubclass(settings, Registered):

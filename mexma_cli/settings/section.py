@@ -101,12 +101,8 @@ class Section(BaseModel):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The settings that a caller of the Python API names.
-
-        Raises:
-            TypeError: There is no such setting.
-            MexmaError: A value does not fit.
-        """
+        """The settings that a caller of the Python API names; a TypeError says that there is no such setting,
+        a MexmaError that a value does not fit."""
         for name in settings:
             if name in cls.model_fields:
                 continue

@@ -36,15 +36,11 @@ def raw_to_store(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> EmbeddingStore:
     """Make an embedding store of raw vectors [rows, dim], LASER's or NumPy's, and the text that they are of.
-
-    A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
-    such stores only.
-
     A killed run goes on after its last whole shard.
 
-    Raises:
-        MexmaError: the file is no whole number of rows, or has other rows than the text has lines, or a row
-            that is not a number; or what a killed run left is of other vectors.
+    A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other such
+    stores only. Refused: a file that is no whole number of rows, or has other rows than the text has lines,
+    or a row that is not a number; what a killed run left of other vectors.
     """
     vectors = open_vectors(raw, settings)
     width, kind = vectors.shape[1], cast(StoreType, vectors.dtype.name)

@@ -90,14 +90,8 @@ class Worth:
 
 def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Write the recipe and the dev text into the run's folder, unless they are there, and read the recipe.
-
-    Args:
-        pairs: Files of lines: sentence TAB English sentence.
-
-    Raises:
-        MexmaError: The folder holds anything else, or what was begun with other pairs; a file is broken; or
-            there are too few pairs.
-    """
+    The files have lines of sentence TAB English sentence. Refused: a folder with anything else, or what was
+    begun with other pairs; a file that is broken; too few pairs."""
     if code == TARGET:
         raise MexmaError("the pairs' other side is English already", "name the language of the first column")
     for path in pairs:

@@ -26,17 +26,12 @@ def project(
     overwrite: bool = False,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> EmbeddingStore:
-    """Take one part of every vector of a store, block by block; the sentences go along.
+    """Take one part of every vector of a store, block by block; the sentences go along. The fingerprint of
+    the output is the part's: it mixes with its like only.
 
     A killed run goes on after its last whole shard, to the same bytes. A store that is there already of the
-    same rows and the same map is left as it is.
-
-    Args:
-        output: The folder to be, ``NAME.emb``. Its fingerprint is the part's: it mixes with its like only.
-
-    Raises:
-        MexmaError: The store is of another encoder than the decomposer was trained on, or was made anew
-            meanwhile; the output is there and of other settings; or the disk is full.
+    same rows and the same map is left as it is. Refused: a store of another encoder than the decomposer was
+    trained on, or made anew meanwhile; an output that is there, of other settings; a full disk.
     """
     output, manifest = Path(output), store.manifest
     decomposer.check(manifest.encoder, manifest.fingerprint, str(store.path))

@@ -30,19 +30,10 @@ class Shown(NamedTuple):
 def review(
     bitext: Sequence[Path], output: Path, languages: tuple[str, str], count: int, around: float | None = None
 ) -> tuple[int, int]:
-    """Write the page.
-
-    Args:
-        bitext: A file of pairs of any format that is read, or two line-aligned files; ``-`` is stdin.
-        around: Those whose score is nearest to this one; None: drawn from the whole file, the same each time.
-
-    Returns:
-        How many pairs are on the page, and how many the file has.
-
-    Raises:
-        MexmaError: The file has no pairs, no scores although `around` is given, or is damaged; the disk is
-            full.
-    """
+    """Write the page, and return how many pairs it has, and how many the file (of pairs of any format that is
+    read, or two line-aligned ones; ``-`` is stdin). They are those whose score is nearest to `around`, or
+    drawn from all, the same each time. Refused: no pairs, no scores although `around` is given, a damaged
+    file, a full disk."""
     found = open_pairs(*bitext, languages=languages, options=LANGUAGES_STATED_BY)
     numbered = (Shown(number, _score(pair), pair) for number, pair in enumerate(found.pairs, 1))
     chosen, total = _drawn(numbered, count) if around is None else _nearest(numbered, count, around)

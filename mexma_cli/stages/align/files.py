@@ -128,14 +128,11 @@ def align_files(
     progress: Callable[[str], Progress] | None = None,
     on_aligned: Callable[[Aligned], object] = lambda found: None,
 ) -> tuple[AlignCounts, int]:
-    """Align, and write the alignments and the report. A run that was killed goes on where it stopped.
+    """Align, and write the alignments and the report; returns counts of what was aligned, and of sentences
+    that were changed to fit the format. A run that was killed goes on where it stopped.
 
-    Args:
-        progress: What is done ("aligning") to a function that is called with how much of how much.
-        on_aligned: Called with what was aligned, as long as it can be read.
-
-    Returns:
-        Counts of what was aligned, and of sentences that were changed to fit the format.
+    `progress` leads from what is done ("aligning") to a function that is called with how much of how much;
+    `on_aligned` is called with what was aligned, as long as it can be read.
     """
     if job.settings.chunks is not None and not formats(alignments=True)[job.kind].whole_documents:
         raise MexmaError("--chunks cuts whole documents", "add --format documents")

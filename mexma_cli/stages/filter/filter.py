@@ -127,16 +127,9 @@ class Filtered:
 def filter_files(
     job: FilterJob, argv: Sequence[str] = (), on_progress: Callable[[int], object] = lambda done: None
 ) -> tuple[Filtered, int]:
-    """Write the pairs that keep all rules.
-
-    Pairs come out as they were read, to the byte, where the format stays the same and has lines.
-
-    Returns:
-        The counts, and the number of sentences that were changed to fit the format.
-
-    Raises:
-        MexmaError: An input cannot be read, or an output cannot be written.
-    """
+    """Write the pairs that keep all rules; returns the counts, and the number of sentences that were changed
+    to fit the format. Pairs come out as they were read, to the byte, where the format stays the same and has
+    lines."""
     found = Filtered()
     bitext = open_pairs(
         *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out

@@ -89,16 +89,9 @@ def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> 
 
 
 def memory_for_search(memory: int | None, held: int, rows: int, k: int, needed: int) -> int | None:
-    """Bytes of `memory` that are left for the search; None where there is no limit.
-
-    Args:
-        held: What the process holds, from `resident`.
-        rows: Of both sides together.
-        needed: What the search takes at least.
-
-    Raises:
-        MexmaError: The search, or what follows it, would not fit; says how much would be enough.
-    """
+    """Bytes of `memory` that are left for a search of so many rows of both sides, where the process holds so
+    much (`resident`), and the search needs so much at least; None where there is no limit. If it, or what
+    follows it, does not fit, the message says how much would be enough."""
     if memory is None:
         return None
     later = result_bytes(rows, k)

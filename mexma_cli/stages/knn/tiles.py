@@ -67,12 +67,9 @@ def write_tile(
     output: Path,
     found: tuple[Path, Path] | None = None,
 ) -> None:
-    """Search one tile and keep the keys of both directions, int64 [rows and columns of the tile, k], as .npy.
-
-    Args:
-        rows: What `write_rows` kept of both stores.
-        found: The pairs that `shards.write_found` found for the rows of both sides: these alone are compared.
-    """
+    """Search one tile, by what `write_rows` kept of both stores, and keep the keys of both directions, int64
+    [rows and columns of the tile, k], as .npy. With `found`, the pairs that `shards.write_found` found for
+    the rows of both sides, these alone are compared."""
     keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
     if found is None:
         lists = search_tile(stores, keep, spans, k)
@@ -95,12 +92,9 @@ class Lists(NamedTuple):
 
 
 def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: Path) -> None:
-    """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file.
-
-    Args:
-        parts: Of all tiles that these rows are in, in any order, with k keys of a row.
-        width: The rows of the other side that take part, or k if they are more.
-    """
+    """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file, from all tiles that
+    these rows are in, in any order, with k keys of a row. The width is that of the other side, in rows that
+    take part, or k if they are more."""
     for part in parts:
         check_size(part.path, file_size(part.rows, "int64", k), _AGAIN)
     step = max(1, _KEYS // (k * len(parts)))

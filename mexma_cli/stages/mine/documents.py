@@ -126,13 +126,8 @@ def pair_documents(
     ids: tuple[Mapping[str, int], Mapping[str, int]], sides: tuple[Path, Path], pairs: Path | None = None
 ) -> tuple[np.ndarray, tuple[list[str], list[str]]]:
     """The pairs of documents, int32 [n, 2], each once, sorted, and the documents of both sides that are in
-    none.
-
-    Args:
-        ids: The documents' numbers by their ids.
-        sides: Where they are, for messages.
-        pairs: As for `read_documents`.
-    """
+    none; from the documents' numbers by their ids, and `pairs` as for `read_documents`. `sides` is where they
+    are, for messages."""
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
         if not found:

@@ -140,13 +140,10 @@ def store_path(data: Data, corpus: str, language: str) -> Path:
 
 
 def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
-    """Every corpus in every language, in the recipe's order, with its files. A mistake in the recipe itself
-    (a name, a language code, no `{lang}`) is refused, and a `data.root` that is no folder.
-
-    Returns:
-        The bitexts, of which those of an `optional` corpus may have no files; and what is missing: files of
-        corpora that are not optional, and languages that no corpus lists or has.
-    """
+    """Every corpus in every language, in the order of the recipe, with its files (of an `optional` corpus
+    there may be none); and what is missing: files of corpora that are not optional, and languages that no
+    corpus lists or has. A mistake in the recipe itself (a name, a language code, no `{lang}`) is refused, and
+    a `data.root` that is no folder."""
     bitexts: dict[Path, Bitext] = {}
     missing: list[MexmaError] = []
     listed_somewhere = {languages.resolve(code) for corpus in data.corpora for code in corpus.languages}

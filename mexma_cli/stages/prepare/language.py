@@ -168,15 +168,9 @@ class LanguageWorker:
     teacher: Teacher | None = None
 
     def plan(self, chain: list[Bitext], choose: str) -> list[CorpusPlan] | None:
-        """Settings of all bitexts of a chain.
-
-        Args:
-            choose: Which pairs to choose: ``none``, ``counts`` (where a later limit needs their number) or
-                ``all``.
-
-        Returns:
-            None if a number is not known and nothing may be chosen.
-        """
+        """Settings of all bitexts of a chain. `choose` says which pairs to choose: ``none``, ``counts``
+        (where a later limit needs their number) or ``all``. None if a number is not known and nothing may be
+        chosen."""
         plans = []
         try:
             quota = self._quota(chain, choose != "none")

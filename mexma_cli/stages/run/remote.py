@@ -253,17 +253,13 @@ def check_destination(url: str, names: Collection[str]) -> None:
 
 
 def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) -> None:
-    """Copy files to a URL: all of them or, after an error, none; a manifest with their checksums comes last.
+    """Copy files (names below the URL -> what has them, and its checksum) to a URL: all of them or, after an
+    error, none; a manifest with their checksums comes last. With `whole`, files that an earlier run has sent,
+    and this one does not have, are removed at the end.
 
-    Nothing is copied that the manifest there says is the same. What was copied is read again, and compared.
-    A list of what is in work is there meanwhile: after a kill it tells what is ours.
-
-    Args:
-        files: Names below the URL -> what has them, and its checksum.
-        whole: Files that an earlier run has sent, and this one does not have, are removed at the end.
-
-    Raises:
-        MexmaError: It cannot be written, something else has one of the names, or a file is damaged.
+    Nothing is copied that the manifest there says is the same. What was copied is read again, and compared. A
+    list of what is in work is there meanwhile: after a kill it tells what is ours. Refused: a URL that cannot
+    be written, a name that something else has, a file that is damaged.
     """
     sums = {name: checksum for name, (_, checksum) in files.items()}
     with _file_system(url) as (system, place):

@@ -282,12 +282,8 @@ class RunFolder:
         self, unit: Unit, whole: bool = False, checksum_of: Callable[[str], str] | None = None
     ) -> Record | None:
         """The record of a unit that is up to date, with its output there; None where it has to be done.
-
-        Args:
-            checksum_of: As for `key`.
-            whole: Compare the output's checksums, even if it is no result of the run: what others read is
-                compared when they do.
-        """
+        `whole`: compare the checksums of its output, even if that is no result of the run: what others read
+        is compared when they do. `checksum_of` as for `key`."""
         record = self.record(unit.name)
         if record is None or record.key != self.key(unit, checksum_of):
             return None

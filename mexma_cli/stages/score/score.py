@@ -235,13 +235,8 @@ def scored_lines(
     own: Mapping[str, OfSentences] = MappingProxyType({}),
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
-    is known; the scores alone; or the like in another format.
-
-    Args:
-        kind: One of `formats.csv.ROWS`.
-        explain: Say why a pair may be no translation, behind the probability.
-        own: Features of the user's own, behind all else.
-    """
+    is known, TAB why the pair may be no translation (`explain`), and features of the user's `own`; the scores
+    alone; or the like in another format (`kind`, one of `formats.csv.ROWS`)."""
     scores = shortest(scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
@@ -295,14 +290,9 @@ def open_bitext(
     languages: tuple[str, str] = (UNSTATED, UNSTATED),
     each_line: bool = False,
 ) -> list[EmbeddingStore]:
-    """Both sides of a bitext, and both of the background if there is one, until the stack is closed.
-
-    Args:
-        bitext: Two stores or texts, or one file of pairs, whose sides become temporary texts.
-        languages: Of source and target, as far as they are known: FLORES-200 codes, and for one file as the
-            user wrote them.
-        each_line: As of `split_sides`.
-    """
+    """Both sides of a bitext (two stores or texts, or a file of pairs, whose sides become temporary texts),
+    and both of the background if there is one, until the stack is closed. Languages are FLORES-200 codes, of
+    one file as the user wrote them; `each_line` as of `split_sides`."""
     paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
     if len(bitext) == 1:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
@@ -324,12 +314,9 @@ def split_sides(
     each_line: bool = False,
 ) -> tuple[str, str]:
     """Write the two sides of a file of pairs (``-``: stdin), with or without scores, of any format that is
-    read, as texts, and return FLORES-200 codes, those that the file states among them.
-
-    Args:
-        languages: Codes as the user wrote them, as far as they are stated.
-        each_line: A line that is no pair has two empty sides.
-    """
+    read, as texts; with `each_line`, a line that is no pair has two empty sides. Takes codes as the user
+    wrote them, as far as they are stated, and returns FLORES-200 codes, those that the file states among
+    them."""
     pair = None
     bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=each_line)
     with open_text(sides[0]) as first, open_text(sides[1]) as second:
@@ -347,15 +334,9 @@ _BATCH = 1024
 def answered(
     path: Path, encoder: SentenceEncoder, margin: str, languages: tuple[str, str]
 ) -> Iterator[np.ndarray]:
-    """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read.
-
-    Args:
-        margin: One without neighbourhoods, of `mining.margin.MARGINS`.
-
-    Returns:
-        float32 [lines that were there], again and again; nan for a line that is no pair, or of which a side
-        is empty.
-    """
+    """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read: float32 [lines
+    that were there], again and again; nan for a line that is no pair, or of which a side is empty. The margin
+    is one without neighbourhoods."""
     bitext = open_pairs(path, languages=languages, options=LANGUAGES_STATED_BY, each_line=True)
     for batch in _there(bitext.pairs):
         scores = np.full(len(batch), np.nan, dtype=np.float32)

@@ -141,14 +141,7 @@ class ChunkWorker:
         return None if limit is None else Signatures(limit)
 
     def check(self) -> str | None:
-        """Load the models, and find out whether they know the language.
-
-        Returns:
-            The identifier's name.
-
-        Raises:
-            MexmaError: They do not, or a package is missing.
-        """
+        """Load the models, and refuse a language that they do not know; returns the identifier's name."""
         assert self._split
         if self._identifier is None:
             return None

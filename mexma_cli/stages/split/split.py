@@ -422,18 +422,9 @@ def _write_report(
 
 
 def decide(chunks: Sequence[Path], limits: dict[str, float], folder: Path) -> np.ndarray:
-    """Why rows are dropped that every chunk by itself has kept.
-
-    Args:
-        chunks: `ChunkFile`s, in order.
-
-    Returns:
-        uint8 [rows kept in all chunks], mapped from a file: 0 or a code of `duplicate`, `boilerplate` (which
-        goes before) or `near-duplicate`.
-
-    Raises:
-        OSError: The disk is full.
-    """
+    """Why rows are dropped that every chunk (`ChunkFile`s, in order) by itself has kept: uint8 [rows kept in
+    all chunks], mapped from a file: 0 or a code of `duplicate`, `boilerplate` (which goes before) or
+    `near-duplicate`. An OSError says that the disk is full."""
     codes = new_mapped(folder / "rows.codes", np.uint8, (_rows(chunks),))
     if any(name in limits for name in _RULES):
         table = Table([*HASHED.descr, ("document", "<u4")], "hash", together=1, folder=folder)

@@ -48,16 +48,9 @@ class _Message(NamedTuple):
 
 
 def read_pages(path: Path, longest: int, error_pages: bool, passed_over: Counter[str]) -> Iterator[Page]:
-    """The texts and HTML pages in responses, resources and conversions (WET), in their order.
-
-    Args:
-        longest: Bytes of the longest page.
-        error_pages: Whether those with another status than success are wanted.
-        passed_over: Counts the other records, by reason.
-
-    Raises:
-        MexmaError: The file is damaged, or cut short.
-    """
+    """The texts and HTML pages in responses, resources and conversions (WET), in their order; pages of at
+    most `longest` bytes, those with another status than success only if `error_pages` are wanted.
+    `passed_over` counts the other records, by reason. A file that is damaged, or cut short, is refused."""
     require("fastwarc", "web", "WARC")
     from fastwarc.warc import ArchiveIterator
 
