@@ -25,7 +25,15 @@ import zstandard
 from mexma_cli import __version__, languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space, together, write_json_atomic
-from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Bitext, Pair, format_of, formats, open_pairs, outputs_of
+from mexma_cli.formats.bitext import (
+    LANGUAGES_STATED_BY,
+    Bitext,
+    Pair,
+    format_of,
+    formats,
+    open_pairs,
+    outputs_of,
+)
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, labels_in, parsed
 from mexma_cli.formats.tsv import Tsv, fields_of
