@@ -77,11 +77,8 @@ def behind_link(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder, and those that it is in, unless it is there: after a power cut it still is.
-
-    Returns:
-        The folders that were made, the outermost first.
-    """
+    """Make a folder, and those that it is in, unless it is there: after a power cut it still is. Returns the
+    folders that were made, the outermost first."""
     if folder.is_dir():
         return []
     made = make_folder(folder.parent)
@@ -473,12 +470,9 @@ def fingerprint(settings: Any) -> str:
 def commit(*finals: Path, own: Names | None = None, made: Path | None = None) -> None:
     """Give what was made in workplaces its final names: all of it or, after an error, none.
 
-    Files have to be on the disk already. What had the names before goes with the workplaces. In a block of
-    `together`, it happens at its end, with all else that is made there.
-
-    Args:
-        own: As for `check_own`, of folders that are replaced.
-        made: Where the only one was made, if not `in_work`.
+    Files have to be on the disk already. What had the names before goes with the workplaces; of folders that
+    are replaced, `own` is as for `check_own`. In a block of `together`, it happens at its end, with all else
+    that is made there. `made` is where the only one was made, if not `in_work`.
     """
     finals = tuple(map(behind_link, finals))
     if own is not None:

@@ -85,15 +85,9 @@ if yaml.__with_libyaml__:
 
 
 def parsed(text: str, unique: bool = False) -> Any:
-    """The value of a text in YAML, as from `yaml.safe_load`.
-
-    Args:
-        unique: Refuse a key that is in its section twice.
-
-    Raises:
-        yaml.YAMLError: It is no YAML, one of the limits is passed, or a value is none of its kind, such as a
-            number of 5,000 digits.
-    """
+    """The value of a text in YAML, as from `yaml.safe_load`; `unique`: refuse a key that is in its section
+    twice. A `yaml.YAMLError` says that it is no YAML, one of the limits is passed, or a value is none of its
+    kind, such as a number of 5,000 digits."""
     if yaml.__with_libyaml__ and not _OTHERWISE.search(text):
         with suppress(yaml.YAMLError, UnicodeEncodeError):
             return _loaded(_FastLoader(text), unique)

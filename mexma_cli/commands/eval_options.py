@@ -131,11 +131,9 @@ def evaluation(
 ) -> Callable[[Callable[..., Result]], click.Command]:
     """Make a function that returns a result the command of `mexma eval` that is named after its file.
 
-    --cache and the options of the encoder come to it as `session`. Its result is kept in the file that -o
-    names, which is checked before the work, and printed: as tables, or with --json as one JSON object.
-
-    Args:
-        refuses: Options of the encoder that have no meaning here, by parameter, and why.
+    --cache and the options of the encoder come to it as `session`, but for those that it `refuses`, by
+    parameter, since they have no meaning here, with the reason. Its result is kept in the file that -o names,
+    which is checked before the work, and printed: as tables, or with --json as one JSON object.
     """
 
     def decorate(function: Callable[..., Result]) -> click.Command:

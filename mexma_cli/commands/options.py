@@ -229,14 +229,9 @@ def options_of(
     into: str = "settings",
     types: Mapping[str, click.ParamType] | None = None,
 ) -> Callable[[Command], Command]:
-    """Add the options of a model, in the order of its fields. The command gets them as one object, in whose
-    `model_fields_set` are those that were given.
-
-    Args:
-        names: Fields, if not all are wanted that have an `Option`.
-        into: The command's parameter.
-        types: Of options for which a shell offers more than it could know from the field.
-    """
+    """Add the options of a model, in the order of its fields, or of some `names`. The command gets them as
+    one object, its parameter `into`, in whose `model_fields_set` are those that were given. `types` are of
+    options for which a shell offers more than it could know from the field."""
     found = {name: option for name in names or model.model_fields if (option := option_of(model, name))}
 
     def decorated(command: Command) -> Command:

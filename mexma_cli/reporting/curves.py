@@ -62,13 +62,8 @@ class TrainingCurve:
 
 @dataclass
 class PhaseCurves:
-    """One phase of a run.
-
-    Attributes:
-        steps: The last one logged.
-        curves: By name: loss, the terms as the objective calls them, dev, learning_rate, gradient_norm,
-            tokens_per_second; those that have a value at all.
-    """
+    """One phase of a run, its last logged step, and its curves by name: loss, the terms as the objective
+    calls them, dev, learning_rate, gradient_norm, tokens_per_second; those that have a value at all."""
 
     name: str
     steps: int = 0

@@ -120,13 +120,8 @@ def draw_scores(
     title: str,
     labels: tuple[str, str] = ("in the gold list", "not in it"),
 ) -> None:
-    """Draw a stacked histogram of scores, right pairs against the others, with the threshold as a line.
-
-    Args:
-        scores: float [n].
-        right: bool [n], or how probably each is right, float [n].
-        labels: what right pairs, and the others, are.
-    """
+    """Draw a stacked histogram of scores, float [n], with the threshold as a line: pairs that are `right`,
+    bool [n] or how probably, float [n], against the others; `labels` says what both are."""
     low, high = np.quantile(scores, [0.001, 0.999])  # a few far scores must not squeeze the rest
     low, high = min(low, threshold), max(high, threshold)
     edges = np.linspace(low, high if high > low else low + 1e-3, 61)

@@ -44,12 +44,8 @@ def quantile(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs of one recipe with different seeds.
-
-    Attributes:
-        numbers: By phase and curve: the best value and the last one; of a curve without a better and worse
-            the last alone. Only curves that all of the runs have.
-    """
+    """Runs of one recipe with different seeds, and numbers by phase and curve, of curves that all of the runs
+    have: the best value and the last one; of a curve without a better and worse the last alone."""
 
     name: str
     runs: list[str]

@@ -184,19 +184,13 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
 
 
 def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[Path]]:
-    """A recipe's keys over those that it extends; those without a `kind` in the form with `phases`.
+    """A recipe's keys over those that it extends (those without a `kind` in the form with `phases`), and the
+    files they are from, the recipe's own first. `find` leads from what `extends` says, and the folder of the
+    file that says so, to a file.
 
     Sections merge key by key and phases by name; any other list, and an objective of another name, replaces
     the inherited one. A `trainer` beside inherited phases is for all of them, as with ``--set trainer...``.
-
-    Args:
-        find: From what `extends` says and the folder of the file that says so to a file.
-
-    Returns:
-        The keys, and the files they are from, the recipe's own first.
-
-    Raises:
-        MexmaError: A file cannot be read, or the recipes extend each other in a circle.
+    Refused: a file that cannot be read, and recipes that extend each other in a circle.
     """
     chain = [path]
     layers = [_parse(path)]

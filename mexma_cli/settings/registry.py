@@ -62,12 +62,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Pass:
-    """Layers of a shape over sequences, so many for each pair of sentences.
-
-    Attributes:
-        sentences: Sentences in a sequence.
-        trained: With a backward pass, which computes twice as much as the forward pass.
-    """
+    """Layers of a shape over sequences of so many sentences, so many for each pair of these; `trained`: with
+    a backward pass, which computes twice as much as the forward pass."""
 
     shape: Shape
     sequences: float
@@ -206,18 +202,11 @@ def load_plugin(path: str | Path) -> None:
 def run_plugin(
     path: str | Path, known: dict[str, Any], module_of: Callable[[Any], str], what: str, how: str
 ) -> None:
-    """Run a Python file that registers something of the user's own.
+    """Run a Python file that registers something of the user's own (`what`, and `how`, for messages) in a
+    registry by name; `module_of` tells the name of the module that a thing was registered in.
 
-    It is run again each time, and what it registers takes the place of what it registered before.
-
-    Args:
-        known: The registry, by name.
-        module_of: The name of the module that something was registered in.
-        what: What the file registers, and `how`, for messages.
-
-    Raises:
-        MexmaError: There is no such file, or it does not run (the message has the line), or it registers
-            nothing, or something by a name that another has.
+    It is run again each time, and what it registers takes the place of what it registered before. Refused: no
+    such file, one that does not run (the message has the line) or registers nothing, a name that another has.
     """
     file = Path(path)
     if not file.is_file():

@@ -276,13 +276,9 @@ class Aligned:
         return scores[order], places[order]
 
     def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where all alignments are in the documents laid end to end, as `reporting.align_plot` draws them.
-
-        Returns:
-            Of both sides the first sentence and the one after the last, int64 [n, 2, 2]; which alignments
-            pass the filters, bool [n]; and where the documents begin and the last ones end, int64
-            [pairs + 1, 2].
-        """
+        """Where all alignments are in the documents laid end to end, for `reporting.align_page`: of both
+        sides the first sentence and the one after the last, int64 [n, 2, 2]; which alignments pass the
+        filters, bool [n]; and where the documents begin and the last ones end, int64 [pairs + 1, 2]."""
         records, (first, last) = self.records, self.span
         places = np.stack([records["source"], records["target"]], axis=1).astype(np.int64)
         of_pair = records["pair"] - first
@@ -392,12 +388,8 @@ def groups_by(sizes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Aligner:
-    """Aligns groups of pairs of documents.
-
-    Attributes:
-        clean: What is done to a line of the source, and of the target, before it is embedded.
-        scored: Pairs of documents get a score: the time for it grows with the product of their lengths.
-    """
+    """Aligns groups of pairs of documents. `clean` is done to a line of the source, and of the target, before
+    it is embedded. Where pairs are `scored`, that takes time with the product of their lengths."""
 
     documents: Documents
     encoder: RunEncoder

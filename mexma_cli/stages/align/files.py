@@ -339,12 +339,8 @@ def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) ->
 
 
 class _Embedded:
-    """One side: its documents' vectors, and those of their sentences in a temporary file.
-
-    Attributes:
-        documents: float32 [documents, width], mapped from the disk.
-        filled: bool [documents], whether a document has any sentence.
-    """
+    """One side: its documents' vectors, float32 [documents, width], mapped from the disk; which of them are
+    `filled`, bool [documents]: have any sentence; and those of their sentences in a temporary file."""
 
     def __init__(self, aligner: Aligner, side: int, folder: Path, on_progress: Callable[[int], None]) -> None:
         own = (aligner.documents.source, aligner.documents.target)[side]

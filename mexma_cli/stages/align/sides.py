@@ -72,16 +72,9 @@ class DocumentSide(Protocol):
 
 
 class TextSide:
-    """The documents of one text or store.
-
-    Args:
-        stack: What is temporary goes when this is closed.
-        path: A text (`-`: stdin) or a store with its sentences.
-        documents: The document id of every line; None: all is one document without a name.
-
-    Raises:
-        MexmaError: A file is missing or damaged, or the ids are not one a line.
-    """
+    """The documents of one text (`-`: stdin) or of a store with its sentences, by the document id of every
+    line; without these, all is one document without a name. What is temporary goes when the stack is closed.
+    Refused: a file that is missing or damaged, ids that are not one a line."""
 
     def __init__(self, stack: ExitStack, path: Path, documents: Path | None = None) -> None:
         self.store = open_store(path) if is_store(path) else None

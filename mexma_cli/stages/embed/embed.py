@@ -60,17 +60,13 @@ def embed_file(
     argv: Sequence[str] = (),
     on_progress: EmbedProgress | None = None,
 ) -> EmbeddingStore:
-    """Embed every line of a text, equal lines once, in memory that does not grow with the text.
+    """Embed every line of a text, equal lines once, in memory that does not grow with the text. The source is
+    a regular file (see `lines.spooled`), or what `lines.scan` found in it.
 
     A store that is there with the same settings is checked and left as it is; an unfinished one is gone on
-    with after its last whole shard, to the same bytes as if it had not been interrupted.
-
-    Args:
-        source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
-
-    Raises:
-        MexmaError: The text is broken or changed while it was read, the output is there with other
-            settings or damaged, or the disk is full.
+    with after its last whole shard, to the same bytes as if it had not been interrupted. Refused: a text that
+    is broken or changed while it was read, an output that is there with other settings or damaged, a full
+    disk.
     """
     text, part = source if isinstance(source, FileScan) else scan(source), options.part
     path = part_path(Path(output), part) if part else Path(output)

@@ -120,20 +120,13 @@ def embed_as_rank(
     overwrite: bool = False,
     on_progress: EmbedProgress | None = None,
 ) -> EmbeddingStore | None:
-    """Embed this process's part; the first process waits for all and merges them.
+    """Embed this process's part; the first process waits for all and merges them: it returns the store, the
+    others None. `on_progress` is called in the first one, with what all have done.
 
-    Args:
-        embed: Takes a part, makes its store `part_path(output, part)`, and reports to the function that it is
-            given. It is given None in place of a part where ``output`` is finished, and then
-            compares that with the text and the settings.
-        output: The folder to be, ``NAME.emb``, on a disk that all processes see.
-        on_progress: Called in process 0 with what all processes have done.
-
-    Returns:
-        The store in process 0, None in the others.
-
-    Raises:
-        MexmaError: Another process ended early, or its part is not on this disk.
+    `embed` takes a part, makes its store `part_path(output, part)`, on a disk that all processes see, and
+    reports to the function that it is given. It is given None in place of a part where the output is
+    finished, and then compares that with the text and the settings. Refused: another process ended early, or
+    its part is not on this disk.
     """
     import torch
     from torch import distributed

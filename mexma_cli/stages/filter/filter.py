@@ -66,13 +66,9 @@ Batch = tuple[list[str | Pair], Columns]
 
 
 class Judged(NamedTuple):
-    """N pairs, and the rules that they break.
-
-    Attributes:
-        records: The lines that they stand in, if these are what is written, or the pairs.
-        sources, targets: N sentences without white space at the ends; none after they were compared.
-        codes: uint8 [N].
-    """
+    """N pairs, and the rules that they break: the lines that they stand in, if these are what is written, or
+    the pairs; N sentences of either side without white space at the ends, none after they were compared;
+    codes uint8 [N]."""
 
     records: Sequence[str | Pair]
     sources: Sequence[str]
@@ -231,11 +227,8 @@ def _judged(
     left_out: Counter[str],
     on_progress: Callable[[int], object],
 ) -> Generator[Judged]:
-    """All pairs in batches, in order.
-
-    Args:
-        as_read: The lines are what is written, where the format has lines.
-    """
+    """All pairs in batches, in order; `as_read`: the lines are what is written, where the format has
+    lines."""
     done = 0
     batches = _batches(bitext, as_read)
     for rule in (name for name in _NEEDS if name in job.limits):

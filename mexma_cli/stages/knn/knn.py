@@ -32,18 +32,14 @@ def find_neighbours(
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NeighbourStore:
-    """Find the k nearest rows of the other side for every row of both, and keep them.
+    """Find the k nearest rows of the other side for every row of both, and keep them. `names` are what
+    messages and the manifest call the stores, where they are temporary ones.
 
     As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
-    take no part; their numbers are in the manifest. A search that was killed goes on where its
-    journal ends when it is called again for the same output, to the same bytes.
-
-    Args:
-        names: What messages and the manifest call the stores, where they are temporary ones.
-
-    Raises:
-        MexmaError: the stores do not fit each other, a side has nothing to search for, the output is there
-            already or was begun with others, or the disk is full.
+    take no part; their numbers are in the manifest. A search that was killed goes on where its journal ends
+    when it is called again for the same output, to the same bytes. Refused: stores that do not fit each
+    other, a side with nothing to search for, an output that is there already or was begun with others, a full
+    disk.
     """
     check_comparable(*stores)
     k = settings.k

@@ -56,10 +56,8 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     """The rows that take part, bool [rows], and how many do not: duplicates, empty lines, unusable vectors.
 
     Of equal lines the last is kept, since LASER keeps the last one's vector. Takes a byte a row; the lines'
-    digests (24 bytes each) are sorted, in a temporary file if there are many.
-
-    Raises:
-        MexmaError: the store has no sentences, they are damaged, or the temporary disk is full.
+    digests (24 bytes each) are sorted, in a temporary file if there are many. Refused: a store without
+    sentences, or with damaged ones; a full disk.
     """
     reason = np.zeros(store.rows, dtype=np.uint8)  # 1 for empty lines, then 2 for duplicates, 3 for the rest
     for rows, same in _sorted_lines(store, reason):

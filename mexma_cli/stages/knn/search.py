@@ -133,16 +133,9 @@ def search(
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
-    """Find the k nearest neighbours of both stores' rows in the other.
-
-    Args:
-        keep: bool [rows] of both, the rows that take part.
-        journal: Where the search is kept while it runs; one that was killed goes on there.
-
-    Raises:
-        MexmaError: It cannot be done in that much memory, faiss does not know the index, or that finds too
-            little.
-    """
+    """Find the k nearest neighbours of both stores' rows in the other, of the rows that take part (`keep`,
+    bool [rows] of both). A search that was killed goes on in its journal. Refused: too little memory for it,
+    an index that faiss does not know, or that finds too little."""
     source, target = stores
     held, memory = 0, None
     if settings.memory is not None:

@@ -97,16 +97,11 @@ class RowsByDocument:
 
 
 def read_documents(source: Path, target: Path, pairs: Path | None = None) -> DocumentPairs:
-    """Read document ids, one a line, and which of them are paired: equal ones, or those that `pairs` names;
-    the log says which are not.
+    """Read document ids, one a line, and which of them are paired: equal ones, or those that `pairs` names, a
+    file of lines `source id TAB target id`, in which an id can be in several; the log says which are not.
 
-    A line may have more than the id behind a tab, such as a sentence's place in its document.
-
-    Args:
-        pairs: a file of lines `source id TAB target id`; an id can be in several.
-
-    Raises:
-        MexmaError: a line without an id, a pair with an unknown one, or no pair at all.
+    A line may have more than the id behind a tab, such as a sentence's place in its document. Refused: a line
+    without an id, a pair with an unknown one, no pair at all.
     """
     (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, (source, target))
     table, alone = pair_documents((source_ids, target_ids), (source, target), pairs)

@@ -78,11 +78,8 @@ def mine_files(
     on_embedding: Progress | None = None,
     on_progress: Progress | None = None,
 ) -> tuple[Mined, int]:
-    """Mine, and write the pairs and the report. A search that was killed goes on where it stopped.
-
-    Returns:
-        What was mined, and the number of sentences that were changed to fit the format.
-    """
+    """Mine, and write the pairs and the report; returns what was mined, and the number of sentences that were
+    changed to fit the format. A search that was killed goes on where it stopped."""
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths

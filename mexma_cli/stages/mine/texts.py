@@ -22,12 +22,8 @@ _LINES = 1 << 16  # read at a time
 
 
 class KeptTexts:
-    """The sentences of some rows of a text: 16 bytes of memory each, the text in a temporary file.
-
-    Args:
-        sentences: Those of all rows, of a store or file; read once, in order.
-        rows: int64 [n], in any order, repeated or not.
-    """
+    """The sentences of some rows, int64 [n] in any order, repeated or not, of a text whose sentences are read
+    once, in order: 16 bytes of memory each, the text in a temporary file."""
 
     def __init__(self, sentences: Iterator[str], rows: np.ndarray) -> None:
         self._rows = distinct(rows)
@@ -119,15 +115,10 @@ class PairTexts:
 
 
 class JoinedSide:
-    """One side of pairs. Takes little memory, however many there are: rows are sorted on disk, the text is
-    read once, in order, and its lines go into buckets of pairs that follow one another.
-
-    Args:
-        rows: int64 [n], this side of the pairs; a row may be in several.
-        others: int64 [n], the other side.
-        sentences: Those of all rows, in order.
-        known: Looks up ranks and means, if they are wanted.
-    """
+    """One side of pairs, from its rows, int64 [n], of which one may be in several, and the rows of the other
+    side, with ranks and means, if they are `known`. Takes little memory, however many there are: rows are
+    sorted on disk, the text is read once, in order, and its lines go into buckets of pairs that follow one
+    another."""
 
     def __init__(
         self, rows: np.ndarray, others: np.ndarray, sentences: Iterator[str], known: Known | None = None

@@ -48,11 +48,8 @@ def match_within(
     """Mine as `mine` does with `DocumentPairs` of equal ids, to the same bytes, but for retrieval `all`.
 
     Takes the memory of `bytes_within`, or of the largest two documents of an id, and in temporary files about
-    100 bytes a row.
-
-    Raises:
-        MexmaError: A line without an id, no id in common, another number of lines than the texts have; or the
-            temporary disk is full.
+    100 bytes a row. Refused: a line without an id, no id in common, another number of lines than the texts
+    have; a full disk.
     """
     table, same, empty = Table(_LINE, *_KEYS, together=2), [], []
     for side, (store, path) in enumerate(zip(stores, documents[:2], strict=True)):

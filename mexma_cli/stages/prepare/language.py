@@ -75,13 +75,9 @@ class Quota:
     def of(cls, data: Data, chain: Sequence[Bitext], pairs: Callable[[Bitext, int], int | None]) -> Quota:
         """The quota of a language before its first corpus.
 
-        Args:
-            pairs: How many pairs a corpus could give, if no limit counted it together with others; None: not
-                known. The second argument is the largest number that matters. Asked only where shares are
-                wanted.
-
-        Raises:
-            LookupError: A number is wanted and not known.
+        Where shares are wanted, `pairs` says how many pairs a corpus could give, if no limit counted it
+        together with others, up to the largest number that matters; where that is not known (None), a
+        LookupError says so.
         """
         cap = data.cap_per_language
         quota = cls(data)

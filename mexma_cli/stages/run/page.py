@@ -29,11 +29,8 @@ def write_page(
     folder: RunFolder, recipe: CorpusRecipe, wanted: CorpusRecipe, progress: Progress
 ) -> list[str]:
     """Write the page of a run that has ended, whole; returns what units say of documents that look wrong or
-    are left out.
-
-    Args:
-        wanted: With the language pairs of this run alone; of the others, the page has what earlier runs did.
-    """
+    are left out. `wanted` has the language pairs of this run alone: of the others, the page has what earlier
+    runs did."""
     page = _Page(folder, progress, wanted)
     pairs = recipe.language_pairs()
     codes = list(recipe.languages)

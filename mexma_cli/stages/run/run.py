@@ -40,15 +40,10 @@ def run_corpus(
     chosen: Selection | None = None,
     on_change: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do all units of a recipe that are not up to date, and write the run's page.
-
-    Args:
-        executor: Makes where they run, for the run's folder.
-
-    Raises:
-        MexmaError: An input is missing, something else is where results go, another process runs the same
-            recipe, the results cannot be copied to `output.to`, or units failed; the log has said why.
-    """
+    """Do all units of a recipe that are not up to date, and write the run's page; `executor` makes where they
+    run, for the run's folder. Refused: an input that is missing, something else where results go, another
+    process that runs the same recipe, results that cannot be copied to `output.to`. If units failed, the log
+    has said why."""
     check_settings(recipe)
     chosen = chosen or Selection()
     if recipe.output.to is not None:

@@ -136,13 +136,8 @@ def is_status(path: Path) -> bool:
 
 
 class Scheduler:
-    """Runs a plan to its end.
-
-    Args:
-        plan: From how texts are cut to all kinds of units that can be told yet, each after its inputs.
-        on_change: Called when units have begun or ended.
-        taken: Whether a unit's output is taken as it is, up to date or not.
-    """
+    """Runs a plan to its end: a function from how texts are cut to all kinds of units that can be told yet,
+    each after its inputs. `taken` tells whether a unit's output is taken as it is, up to date or not."""
 
     def __init__(
         self,
@@ -166,14 +161,9 @@ class Scheduler:
         self._told = 0.0
 
     def run(self, begin: Callable[[], object] = lambda: None) -> Progress:
-        """Do all that can be done; what fails, and what needs it, is left and named.
-
-        Args:
-            begin: Called before the first unit is handed in, when nothing is in the way.
-
-        Raises:
-            MexmaError: Something that is not the run's is where an output goes: nothing is changed then.
-        """
+        """Do all that can be done; what fails, and what needs it, is left and named. `begin` is called before
+        the first unit is handed in, when nothing is in the way: something that is not the run's where an
+        output goes is refused, and nothing changed."""
         try:
             self.look()
             if self._waiting:
