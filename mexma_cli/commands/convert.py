@@ -7,9 +7,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
-from mexma_cli.commands.options import no_verify_option, options_of, output_option, overwrite_option
+from mexma_cli.commands.options import (
+    lang_option,
+    no_verify_option,
+    options_of,
+    output_option,
+    overwrite_option,
+)
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import ConvertSettings
@@ -29,19 +34,11 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path, allow_dash=True),
     help="The text of the vectors, line i for row i; `-` is stdin.",
 )
-@click.option(
-    "--lang",
-    "language",
-    default=UNSTATED,
-    type=CODE,
-    metavar="CODE",
-    help="Language of the text.",
-    show_default=True,
-)
+@lang_option("Language of the text.", default=UNSTATED, show_default=True)
 @overwrite_option
 @no_verify_option
 def command(
-    vectors: Path, output: Path, settings: ConvertSettings, text: Path | None, language: str, overwrite: bool
+    vectors: Path, output: Path, settings: ConvertSettings, text: Path | None, lang: str, overwrite: bool
 ) -> None:
     """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
 
@@ -60,7 +57,7 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     if is_store(vectors) and not vectors.is_file():
-        if any(map(is_typed, ("dim", "text", "language"))):
+        if any(map(is_typed, ("dim", "text", "lang"))):
             raise click.UsageError("--dim, --text and --lang belong to raw vectors: a store has them.")
         if output.suffix.lower() in OTHER_FORMATS - {".npy"}:
             raise click.UsageError(
@@ -88,7 +85,7 @@ def command(
             settings,
             text,
             output,
-            language=resolve(language),
+            language=resolve(lang),
             argv=command_line(),
             overwrite=overwrite,
             on_progress=follow(bar),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, progress_bar, summary_of
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,
+    lang_option,
     options_of,
     output_option,
     overwrite_option,
@@ -50,13 +50,7 @@ def _gpu_count(typed: str) -> int:
 
 @click.command("embed")
 @click.argument("corpus", type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "--lang",
-    default="und",
-    type=CODE,
-    metavar="CODE",
-    help="Language of the text, such as fra_Latn, fra or fr.  [default: not stated]",
-)
+@lang_option("Language of the text, such as fra_Latn, fra or fr.  [default: not stated]", default="und")
 @output_option("NAME.emb", "Folder of the store.  [default: CORPUS with the ending .emb]")
 @options_of(EmbedSettings)
 @shard_option("Embed part I of N, into NAME.0000I-of-0000N.emb, for `mexma merge`.")

@@ -49,14 +49,15 @@ PANELS = 12
 """Languages of a picture of clouds."""
 
 
+def picture_option(name: str, meaning: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """An option that names a picture to be drawn."""
+    kind, metavar = click.Path(path_type=Path, dir_okay=False), "FILE" if name == "--picture" else "PICTURE"
+    return click.option(name, type=kind, metavar=metavar, help=f"Draw {meaning}")
+
+
 def plot_option(what: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """--plot, which draws something of the first languages."""
-    return click.option(
-        "--plot",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="PICTURE",
-        help=f"Draw {what} of the first {PANELS} languages (.png, .svg, .pdf).",
-    )
+    return picture_option("--plot", f"{what} of the first {PANELS} languages (.png, .svg, .pdf).")
 
 
 split_option = click.option(

@@ -47,6 +47,11 @@ def path_option(
     return found
 
 
+def lang_option(help: str, **how: Any) -> Callable[[Command], Command]:
+    """--lang, the language of a text."""
+    return click.option("--lang", type=CODE, metavar="CODE", help=help, **how)
+
+
 JSON_HELP = "Print the result as one JSON object."
 json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 json_lines_option = click.option(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.completion import CODE, FILE
+from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
-from mexma_cli.commands.options import options_of, output_option, path_option, workers_option
+from mexma_cli.commands.options import lang_option, options_of, output_option, path_option, workers_option
 from mexma_cli.languages import name as language_name
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
@@ -27,13 +27,7 @@ log = logging.getLogger(__name__)
 
 @click.command("split", epilog=rule_epilog(OF_SENTENCES))
 @click.argument("inputs", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--lang",
-    required=True,
-    type=CODE,
-    metavar="CODE",
-    help="Language of the documents, such as fra_Latn, fra or fr; und: not stated.",
-)
+@lang_option("Language of the documents, such as fra_Latn, fra or fr; und: not stated.", required=True)
 @output_option(None, "File of the sentences, compressed if named .gz, .bz2, .xz or .zst.", required=True)
 @options_of(SplitSettings)
 @path_option(

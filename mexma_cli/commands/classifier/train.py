@@ -15,13 +15,14 @@ from mexma_cli.commands.options import (
     encoder_options,
     json_option,
     no_verify_option,
+    options_of,
     output_option,
     path_option,
     written_languages_option,
 )
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
-from mexma_cli.settings.stages import EncoderChoice
+from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -33,16 +34,7 @@ log = logging.getLogger(__name__)
 @click.command("train")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @output_option(None, "The file of weights.", required=True)
-@click.option(
-    "-k",
-    "--neighbourhood",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="Size of a neighbourhood, as for `mexma mine`.",
-)
+@options_of(ScoreSettings, "k")
 @path_option("--plugin", help="Python file with features of pairs of your own. It is run: read it first.")
 @json_option
 @written_languages_option
@@ -51,7 +43,7 @@ log = logging.getLogger(__name__)
 def command(
     bitext: tuple[Path, ...],
     output: Path,
-    k: int,
+    settings: ScoreSettings,
     plugin: Path | None,
     as_json: bool,
     languages: tuple[str, str],
@@ -91,7 +83,7 @@ def command(
             raise click.UsageError("--plugin does not go with labels: they correct the package's classifier.")
         with ExitStack() as stack:
             source, target = opened(stack, bitext[1:], encoder)
-            counts = classifier_of_labels(bitext[0], (source, target), k, output)
+            counts = classifier_of_labels(bitext[0], (source, target), settings.k, output)
         said = counted(counts["y"] + counts["n"], "label")
         log.info("corrected by %s: %s right, %s wrong", said, f"{counts['y']:,}", f"{counts['n']:,}")
         if as_json:
@@ -102,7 +94,7 @@ def command(
     with ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
         stores = open_bitext(stack, bitext, (), encoder, embedding, languages)
-        found = train_classifier((stores[0], stores[1]), k, encoder, output)
+        found = train_classifier((stores[0], stores[1]), settings.k, encoder, output)
     _print(found, as_json)
     if found.measures.f1["trained"] <= found.measures.f1["margin"]:
         log.warning("held-out pairs are found no better than by margin: mine without --classifier")

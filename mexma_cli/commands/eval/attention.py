@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
+from mexma_cli.commands.eval_options import (
+    Result,
+    Session,
+    evaluation,
+    languages_option,
+    picture_option,
+    split_option,
+)
 from mexma_cli.commands.progress import progress
 
 
@@ -19,12 +26,7 @@ from mexma_cli.commands.progress import progress
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @languages_option
 @split_option
-@click.option(
-    "--picture",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the attention of some sentences (.png, .svg, .pdf; extra `plot`).",
-)
+@picture_option("--picture", "the attention of some sentences (.png, .svg, .pdf; extra `plot`).")
 @click.option(
     "--sentence",
     "sentences",

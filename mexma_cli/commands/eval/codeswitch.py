@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
-from mexma_cli.commands.options import options_of, output_option, path_option
+from mexma_cli.commands.options import lang_option, options_of, output_option, path_option
 from mexma_cli.files import check_outside_stores
 from mexma_cli.languages import resolve
 from mexma_cli.settings.stages import Switching
@@ -18,7 +17,7 @@ from mexma_cli.settings.stages import Switching
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @click.argument("target", metavar="ENGLISH", type=click.Path(path_type=Path))
 @path_option("--dictionary", help="Dictionary into English, in MUSE's format.", required=True)
-@click.option("--lang", required=True, type=CODE, metavar="CODE", help="Language of SOURCE.")
+@lang_option("Language of SOURCE.", required=True)
 @output_option(
     "DIR", "Folder of the files, which are replaced if they exist.", required=True, file_okay=False
 )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,28 +47,6 @@ class Document(NamedTuple):
 
     sentences: list[str]
     lines: np.ndarray
-
-
-class DocumentSide(Protocol):
-    """Documents by number.
-
-    Attributes:
-        names: Their names, in order; one that stands alone has none ("").
-        sizes: int64 [documents], about how many sentences each has.
-        identity: Something JSON can hold that is another one if the content is.
-        store: The store that the sentences are in, or the first of several; None for texts.
-    """
-
-    names: Sequence[str]
-    sizes: np.ndarray
-    identity: Any
-    store: EmbeddingStore | None
-
-    def read(self, number: int) -> Document:
-        """The sentences of a document, and their lines."""
-
-    def vectors(self, number: int) -> np.ndarray | None:
-        """The vectors of its sentences, float32 [sentences, dim], where a store has them."""
 
 
 class TextSide:
@@ -113,10 +91,12 @@ class TextSide:
         self._rows = RowsByDocument(of_line, filled, len(self.names))
 
     def read(self, number: int) -> Document:
+        """The sentences of a document, and their lines."""
         rows = self._rows.rows(number)
         return Document(self._texts.take(rows), rows)
 
     def vectors(self, number: int) -> np.ndarray | None:
+        """The vectors of its sentences, float32 [sentences, dim], where a store has them."""
         if self.store is None:
             return None
         rows = self._rows.rows(number)
@@ -159,9 +139,16 @@ class FolderSide:
         return Document([lines[number] for number in filled], np.array(filled, np.int64))
 
     def vectors(self, number: int) -> np.ndarray | None:
+        """See `TextSide`."""
         if not is_store(self._paths[number]):
             return None
         return open_store(self._paths[number]).take(self.read(number).lines)
+
+
+DocumentSide = TextSide | FolderSide
+"""Documents by number: their `names`, in order, "" for one that stands alone; their `sizes`, int64
+[documents], about how many sentences each has; an `identity`, something JSON can hold that is another one if
+the content is; and the `store` that the sentences are in, or the first of several, None for texts."""
 
 
 def has_documents(path: Path) -> bool:
