@@ -392,6 +392,14 @@ def read_json(path: Path, hint: str | None = None) -> Any:
         raise MexmaError(f"{path} is damaged: not JSON ({error})", hint) from None
 
 
+def has_content(path: Path, content: object) -> bool:
+    """Whether a file of JSON is there with this content."""
+    try:
+        return bool(read_json(path) == content)
+    except MexmaError:
+        return False
+
+
 class Sealed(BaseModel):
     """A manifest with a checksum of itself."""
 

@@ -38,6 +38,7 @@ from mexma_cli.files import (
     clear,
     commit,
     fingerprint,
+    has_content,
     kind_of,
     make_folder,
     make_parent,
@@ -349,7 +350,7 @@ class RunFolder:
             made, progress = part / place.stem, partial(place) / PROGRESS
             kept, begun = self._read(unit.name), {"unit": unit.name, "key": key}
             replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
-            if replaced or not _has_content(progress, begun):
+            if replaced or not has_content(progress, begun):
                 remove(partial(place), but=(MARK,))
                 part.mkdir()
                 write_json_atomic(progress, begun)
@@ -449,13 +450,6 @@ def _content(made: Path, files: Mapping[str, str]) -> str:
     if kind_of(made) == "embeddings":
         return content_checksum(EmbeddingStore.open(made))
     return fingerprint({Path(name).name: checksum for name, checksum in files.items()})
-
-
-def _has_content(path: Path, content: object) -> bool:
-    try:
-        return bool(read_json(path) == content)
-    except MexmaError:
-        return False
 
 
 def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:

@@ -30,7 +30,7 @@ from mexma_cli.files import (
     MARK,
     PROGRESS,
     check_outside_stores,
-    fingerprint,
+    has_content,
     is_special,
     no_space_as_message,
     partial,
@@ -154,7 +154,7 @@ def split(
         no_space_as_message(outputs.sentences),
         _work_folder(outputs.work, how, model) as folder,
     ):
-        found = _Chunks(folder, worker, how, workers).made(inputs, tell)
+        found = _made(inputs, worker, how, folder, workers, tell)
         codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
         if not report.documents:
@@ -227,20 +227,13 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Pa
         "identifier": model,
         "packages": {name: version(name) for name in packages},
     }
-    print_ = fingerprint(ours)
-    path, same = folder.parent / PROGRESS, False
-    if path.is_file():
-        try:
-            same = read_json(path).get("fingerprint") == print_
-        except (MexmaError, AttributeError):
-            same = False
-        if same:
-            log.info("%s: what an earlier run has finished is taken over", folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    if not same:
+    path = folder.parent / PROGRESS
+    if has_content(path, ours):
+        log.info("%s: what an earlier run has finished is taken over", folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        write_json_atomic(path, {"fingerprint": print_, **ours})
+        write_json_atomic(path, ours)
     try:
         yield folder
     except BaseException:
@@ -250,47 +243,44 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Pa
     path.unlink()  # the workplace goes
 
 
-class _Chunks:
-    """The chunks' results, made in this process or in several."""
-
-    def __init__(self, folder: Path, worker: ChunkWorker, how: Splitting, workers: int) -> None:
-        self._folder, self._worker, self._how, self._workers = folder, worker, how, workers
-
-    def made(self, inputs: Inputs, tell: Progress) -> list[Path]:
-        """Make those that are missing; their files, in order."""
-        found: list[Path] = []
-        with ExitStack() as stack:
-            every = chunks(inputs.documents(self._how))
-            first = list(islice(every, 2))
-            pool = None
-            if self._workers > 1 and len(first) > 1:  # for a single chunk no process has to start
-                pool = stack.enter_context(worker_pool(self._workers, _start, self._how))
-            waiting: dict[Future[None], int] = {}
-            total, done = inputs.size(), 0
-            for chunk in chain(first, every):
-                path = self._folder / f"{chunk.number:07}.npz"
-                found.append(path)
-                size = chunk.size()
-                if path.exists() and checksum_of(path) == chunk.checksum():
-                    done += size
-                elif pool is None:
-                    self._worker.work(chunk).write(path)
-                    done += size
-                else:
-                    waiting[pool.submit(_work, chunk, path)] = size
-                    if len(waiting) >= 2 * self._workers:
-                        done += _finished(waiting, FIRST_COMPLETED)
-                tell(done, max(total, done))
-            while waiting:
-                done += _finished(waiting, FIRST_COMPLETED)
-                tell(done, max(total, done))
-            tell(done, done)
-        return found
+def _made(
+    inputs: Inputs, worker: ChunkWorker, how: Splitting, folder: Path, workers: int, tell: Progress
+) -> list[Path]:
+    """The files of the chunks' results, in order; those that are missing are made in this process or in
+    several."""
+    found: list[Path] = []
+    with ExitStack() as stack:
+        every = chunks(inputs.documents(how))
+        first = list(islice(every, 2))
+        pool = None
+        if workers > 1 and len(first) > 1:  # for a single chunk no process has to start
+            pool = stack.enter_context(worker_pool(workers, _start, how))
+        waiting: dict[Future[None], int] = {}
+        total, done = inputs.size(), 0
+        for chunk in chain(first, every):
+            path = folder / f"{chunk.number:07}.npz"
+            found.append(path)
+            size = chunk.size()
+            if path.exists() and checksum_of(path) == chunk.checksum():
+                done += size
+            elif pool is None:
+                worker.work(chunk).write(path)
+                done += size
+            else:
+                waiting[pool.submit(_work, chunk, path)] = size
+                if len(waiting) >= 2 * workers:
+                    done += _finished(waiting)
+            tell(done, max(total, done))
+        while waiting:
+            done += _finished(waiting)
+            tell(done, max(total, done))
+        tell(done, done)
+    return found
 
 
-def _finished(waiting: dict[Future[None], int], until: str) -> int:
-    """Wait for chunks, and take those out that are done: the bytes of their text."""
-    ended = wait(waiting, return_when=until).done
+def _finished(waiting: dict[Future[None], int]) -> int:
+    """Wait for a chunk, and take those out that are done: the bytes of their text."""
+    ended = wait(waiting, return_when=FIRST_COMPLETED).done
     for future in ended:
         result(future, "split")
     return sum(waiting.pop(future) for future in ended)
