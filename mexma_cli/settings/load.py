@@ -67,16 +67,12 @@ def about(recipe: Path) -> str:
 
 
 def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe by path, or by the name of a shipped one.
+    """Read a recipe by path, or by the name of a shipped one. One with `extends` starts from another one.
+    Overrides are ``key=value`` with dots in the key and YAML in the value. A phase is addressed by its name
+    (``phases.train.trainer.steps=100``); ``trainer.steps=100`` means every phase.
 
-    Args:
-        source: A YAML file or a name such as ``mini``. A recipe with `extends` starts from another one.
-        overrides: ``key=value`` with dots in the key and YAML in the value. A phase is addressed by
-            its name (``phases.train.trainer.steps=100``); ``trainer.steps=100`` means every phase.
-
-    Raises:
-        MexmaError: No such recipe, broken YAML, a circle of `extends`, or a key or value that does not fit;
-            the message names the key and the nearest right one. Or it is of another kind.
+    Refused: no such recipe or another kind, broken YAML, a circle of `extends`, a key or value that does not
+    fit; the message names the key and the nearest right one.
     """
     return _of_kind(Recipe, source, _load(source, overrides))
 

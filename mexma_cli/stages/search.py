@@ -57,13 +57,11 @@ def search(
     top: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Hits:
-    """Find the best `top` different sentences of the target for every query.
+    """Find the best `top` different sentences of the target for every query; stores of different encoders or
+    dimensions, or damaged ones, are refused.
 
     They are the best by margin of the max(k, top) nearest; with top 1 that is what LASER's search mode finds.
     The neighbourhood of a query is k different sentences of the target, and the other way round.
-
-    Raises:
-        MexmaError: the stores are of different encoders or dimensions, or damaged.
     """
     check_comparable(queries, target, any_prompts=True)
     keep_queries, _ = filter_rows(queries)

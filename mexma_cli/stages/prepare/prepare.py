@@ -51,16 +51,12 @@ Progress = Callable[[int, int, str], object]
 
 
 def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 1) -> list[CorpusReport]:
-    """Make the stores of all corpora of a recipe; those with the same settings are left as they are.
+    """Make the stores of all corpora of a recipe, whose `data` say which text, and whose `encoder` says which
+    tokeniser, or that one is to be trained; those with the same settings are left as they are.
 
-    Args:
-        recipe: Its `data` says which text; its `encoder` which tokeniser, or that one is to be trained.
-        on_progress: Called with corpora done, corpora in all, and the one that is worked on.
-        workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
-
-    Raises:
-        MexmaError: A file is missing or broken, a language unknown or without any data, no pair is left. All
-            files are looked for before any work starts.
+    `on_progress` is told corpora done, corpora in all, and the one that is worked on. More than one worker
+    (processes) needs a script that can be imported (``if __name__ == ...``). Refused, before any work starts:
+    a file that is missing or broken, a language that is unknown or without any data; and at the end no pair.
     """
     bitexts = bitexts_of(recipe.data)
     tell = on_progress or (lambda done, bitexts, label: None)

@@ -71,12 +71,10 @@ class _Page:
         self.files: list[str] = []
         """The sentence pairs, by their paths in the run's folder."""
         self.notes: list[str] = []
-        for unit in progress.units.values():
-            record = folder.record(unit.name) if progress.is_done(unit.name) else None
-            if record is not None:
-                self._processor[unit.stage] += record.processor_seconds  # pyrefly: ignore[unsupported-operation]
-                self.files += record.files if unit.is_result else ()
-                self.notes += record.facts.get("notes", ())
+        for unit, record in progress.records(folder):
+            self._processor[unit.stage] += record.processor_seconds  # pyrefly: ignore[unsupported-operation]
+            self.files += record.files if unit.is_result else ()
+            self.notes += record.facts.get("notes", ())
 
     def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         """The results, when and where they were made, and the time that they took."""

@@ -138,18 +138,15 @@ def _is_recipe(path: Path, recipe: CorpusRecipe) -> bool:
 
 def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str]]:
     """The results of a run, by their paths in the run's folder, with their checksums."""
-    records = [folder.record(unit.name) for unit in progress.units.values() if unit.is_result]
-    sums = {name: checksum for record in records if record for name, checksum in record.files.items()}
+    results = [record.files for unit, record in progress.records(folder) if unit.is_result]
+    sums = {name: checksum for files in results for name, checksum in files.items()}
     sums |= {name: checksum_file(path) for name in (PAGE, FILE) if (path := folder.path / name).is_file()}
     return {name: (folder.path / name, checksum) for name, checksum in sums.items()}
 
 
 def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
     """Say how many sentence pairs there are, and what an earlier run has left in other formats."""
-    results = [
-        unit.name for unit in progress.units.values() if unit.is_result and progress.is_done(unit.name)
-    ]
-    records = [record for name in results if (record := folder.record(name))]
+    records = [record for unit, record in progress.records(folder) if unit.is_result]
     pairs = sum(record.facts["pairs"] for record in records)
     log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
     left = [name for record in records for name in record.left if (folder.path / name).is_file()]
@@ -162,8 +159,7 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
 def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:
     """Put all thresholds into one file, for `mexma mine --thresholds`, with those that earlier runs found for
     the recipe's other pairs; no file where no pair has one now. Warn where precision is vague."""
-    mined = [unit for unit in progress.units.values() if unit.work == "mine" and progress.is_done(unit.name)]
-    facts = [record.facts for unit in mined if (record := folder.record(unit.name))]
+    facts = [record.facts for unit, record in progress.records(folder) if unit.work == "mine"]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
     for one in found:
         low, high = one.precision_interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -124,6 +124,12 @@ class Progress:
     def is_done(self, name: str) -> bool:
         """Whether a unit is done, by this run or before."""
         return name in self.done or name in self.found_done
+
+    def records(self, folder: RunFolder) -> Iterator[tuple[Unit, Record]]:
+        """The units that are done, with their records."""
+        for name, unit in self.units.items():
+            if self.is_done(name) and (record := folder.record(name)) is not None:
+                yield unit, record
 
 
 def is_status(path: Path) -> bool:

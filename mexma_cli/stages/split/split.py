@@ -125,15 +125,12 @@ def split(
     argv: tuple[str, ...] = (),
     on_progress: Progress | None = None,
 ) -> SplitReport:
-    """Make the outputs; what a killed run has finished is taken over.
+    """Make the outputs; what a killed run has finished is taken over. More than one worker (processes) needs
+    a script that can be imported (``if __name__ == ...``). `on_progress` is told bytes of text done, and
+    about how many there are, 0 if nobody knows.
 
-    Args:
-        workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
-        on_progress: Called with bytes of text done, and about how many there are, 0 if nobody knows.
-
-    Raises:
-        MexmaError: An input is missing or damaged, a model does not know the language, there is no document,
-            the disk is full, or a file beside the sentences would be lost.
+    Refused: an input that is missing or damaged, a model that does not know the language, no document, a full
+    disk, a file beside the sentences that would be lost.
     """
     began = time.monotonic()
     if str(outputs.sentences) == "-" or is_special(outputs.sentences):

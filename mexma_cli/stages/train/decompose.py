@@ -121,18 +121,12 @@ def decompose(
     on_epoch: Callable[[dict[str, Any]], object] = lambda record: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Path | None:
-    """Train a decomposer from a recipe's stores, and write its maps.
+    """Train a decomposer from a recipe's stores, and write its maps; returns the run's folder, or None if it
+    was stopped: `stopped` is asked after every step, and on True the run is left with a checkpoint.
+    `on_start` is called before the first step, with the state that it begins at.
 
-    Args:
-        on_start: Called before the first step, with the state that it begins at.
-        stopped: Asked after every step; on True the run is left with a checkpoint.
-
-    Returns:
-        The run's folder, or None if it was stopped.
-
-    Raises:
-        MexmaError: The stores do not go together, are too small, or are of another encoder than the recipe's;
-            the folder holds a run already (without `resume`) or another recipe's (with it).
+    Refused: stores that do not go together, are too small, or are of another encoder than the recipe's; a
+    folder with a run already (without `resume`) or with another recipe's (with it).
     """
     stores = open_store_pairs(recipe)
     encoder = _encoder(recipe, stores[0][0])

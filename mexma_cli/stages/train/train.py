@@ -48,18 +48,12 @@ def train(
     stopped: Callable[[], bool] = lambda: False,
     processes: Processes | None = None,
 ) -> Path | None:
-    """Run all phases of a recipe; the pairs must have been prepared.
+    """Run all phases of a recipe, whose pairs must have been prepared; returns the folder of the finished
+    encoder, or None if the run was stopped: `stopped` is asked after every step, and on True in any process
+    the run is left with a checkpoint. `on_phase` is called when a phase begins, with the step it begins at.
 
-    Args:
-        on_phase: Called when a phase begins, with the step it begins at.
-        stopped: Asked after every step; on True in any process the run is left with a checkpoint.
-        processes: Who shares the run; all of them call this, and the first one writes.
-
-    Returns:
-        The folder of the finished encoder, or None if the run was stopped.
-
-    Raises:
-        MexmaError: The folder holds a run already (without `resume`) or another recipe's (with it).
+    The processes that share the run all call this, and the first one writes. Refused: a folder with a run
+    already (without `resume`) or with another recipe's (with it).
     """
     processes = processes or Processes()
     stores = open_stores(recipe)

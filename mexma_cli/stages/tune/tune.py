@@ -72,11 +72,9 @@ def tune(
 
     Without id files `gold` has pairs of sentences, with them pairs of ids (BUCC's layout: `id TAB sentence`
     in the id files). A sentence that occurs under more than one id cannot be told apart by its text; as in
-    LASER's bucc.py the candidates with it are left out, and gold pairs with it count as not found.
-
-    Raises:
-        MexmaError: a file is empty or not of its format, the gold list names unknown ids, or shares no pair
-            with the candidates, or no threshold has the wanted precision.
+    LASER's bucc.py the candidates with it are left out, and gold pairs with it count as not found. Refused: a
+    file that is empty or not of its format, a gold list that names unknown ids, or shares no pair with the
+    candidates, a precision that no threshold has.
     """
     name = label_of(candidates)
     found = list(_candidates(candidates))
