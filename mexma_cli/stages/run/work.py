@@ -18,7 +18,14 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
 from mexma_cli.formats.bitext import AlignedPair, MinedPair, open_pairs, outputs_of, write_pairs
+from mexma_cli.knn.tiled import Span
+from mexma_cli.settings.corpus import RunFilter, RunSplitting
 from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
+from mexma_cli.stages.embed.inputs import load_encoder
+from mexma_cli.stages.knn.row_filter import RowCounts
+from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
+from mexma_cli.stages.merge import merge_stores
+from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -95,8 +102,6 @@ class Task:
 
     def neighbours(self, k: int) -> PrecomputedNeighbours:
         """The k nearest of the pair's rows, in the files of the spans that are inputs."""
-        from mexma_cli.stages.knn.row_filter import RowCounts
-        from mexma_cli.stages.knn.tiles import MergedLists
         from mexma_cli.stages.mine.mine import PrecomputedNeighbours
 
         sides, counts = [], []
@@ -157,7 +162,6 @@ def _clocks() -> tuple[float, float]:
 @_work
 def split(task: Task) -> dict[str, Any]:
     """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
-    from mexma_cli.settings.corpus import RunSplitting
     from mexma_cli.stages.split.inputs import Splitting, find_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
 
@@ -179,7 +183,6 @@ def split(task: Task) -> dict[str, Any]:
 @_work
 def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
-
     texts = [Path(path) for path in task.unit.files]
     if "sentences" in task.unit.inputs:
         texts = [_sentences(task, "sentences")]
@@ -209,8 +212,6 @@ def embed(task: Task) -> dict[str, Any]:
 @_work
 def merge(task: Task) -> dict[str, Any]:
     """The pieces of a text as one store."""
-    from mexma_cli.stages.merge import merge_stores
-
     store = merge_stores([task.store(name) for name in task.unit.inputs], task.output)
     return {"rows": store.rows, "empty": store.manifest.empty, "truncated": store.manifest.truncated}
 
@@ -218,8 +219,6 @@ def merge(task: Task) -> dict[str, Any]:
 @_work
 def rows(task: Task) -> dict[str, Any]:
     """Which rows of a store take part in mining."""
-    from mexma_cli.stages.knn.tiles import write_rows
-
     return {"left_out": write_rows(task.store("store"), task.output)}
 
 
@@ -230,8 +229,6 @@ def tile(task: Task) -> dict[str, Any]:
 
 
 def _tile(task: Task, found: tuple[Path, Path] | None = None) -> dict[str, Any]:
-    from mexma_cli.knn.tiled import Span
-    from mexma_cli.stages.knn.tiles import write_tile
 
     spans = Span(*task.settings["source"]), Span(*task.settings["target"])
     stores = task.store("source"), task.store("target")
@@ -252,7 +249,6 @@ def train_index(task: Task) -> dict[str, Any]:
 @_work
 def shard(task: Task) -> dict[str, Any]:
     """The index of a text with some of its rows."""
-    from mexma_cli.knn.tiled import Span
     from mexma_cli.stages.knn.shards import side_of, write_shard
 
     side = side_of(task.store("store"), task.input("rows"), Span(*task.settings["rows"]))
@@ -287,7 +283,6 @@ def _indexed(task: Task, side: str) -> Indexed:
 @_work
 def look_up(task: Task) -> dict[str, Any]:
     """Which rows of the other side may be near some rows of a pair's side."""
-    from mexma_cli.knn.tiled import Span
     from mexma_cli.stages.knn.shards import side_of, write_found
 
     sides, side = ("source", "target"), task.settings["side"]
@@ -312,9 +307,6 @@ def score_tile(task: Task) -> dict[str, Any]:
 @_work
 def neighbours(task: Task) -> dict[str, Any]:
     """The neighbours of some rows of a side of a pair, from those of the tiles that the rows are in."""
-    from mexma_cli.knn.tiled import Span
-    from mexma_cli.stages.knn.tiles import Lists, merge_lists
-
     parts, k, backward = [], task.settings["k"], task.settings["direction"] == "backward"
     others = -sum(task.record("rows").facts["left_out"].values())
     for name, spans in task.settings["tiles"].items():
@@ -329,7 +321,6 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
-    from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import MiningJob, mine_files
     from mexma_cli.stages.mine.thresholds import stored_threshold
 
@@ -377,7 +368,6 @@ def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
     from mexma_cli.stages.align.align import Aligned, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
-    from mexma_cli.stages.mine.documents import in_no_pair
 
     settings = task.settings
     (name, kind), *others = settings["files"].items()
@@ -417,7 +407,6 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
-    from mexma_cli.settings.corpus import RunFilter
     from mexma_cli.stages.filter.filter import FilterJob, filter_files
 
     settings, how = task.settings, RunFilter.model_validate(task.settings["filter"])
@@ -448,8 +437,6 @@ def _encoder(task: Task) -> SentenceEncoder:
 @lru_cache(maxsize=1)
 def _loaded(choice: EncoderChoice, files: tuple[tuple[str, str], ...]) -> SentenceEncoder:
     """The encoder that this process embeds with; it is kept for the next unit with the same files."""
-    from mexma_cli.stages.embed.inputs import load_encoder
-
     return load_encoder(choice)
 
 
