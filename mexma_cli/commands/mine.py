@@ -35,7 +35,7 @@ from mexma_cli.commands.options import (
 from mexma_cli.commands.tune_output import tell_estimated
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
-from mexma_cli.stages.embed.inputs import is_store
+from mexma_cli.stages.embed.inputs import is_store, language_of
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ def command(
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
-    from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.mine.files import MiningJob, documents_of, mine_files
     from mexma_cli.text.writing import prepare_output
 

@@ -11,6 +11,7 @@ import click
 
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.options import output_option, set_option
+from mexma_cli.languages import name, resolve
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,6 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
       mexma new-language hau news.tsv.gz bible.tsv.gz -o runs/hausa
     """
     from mexma_cli.commands.train import train_recipe
-    from mexma_cli.languages import name, resolve
     from mexma_cli.stages.new_language import begin, is_known, worth
     from mexma_cli.stages.train.run_folder import RECIPE
 

@@ -23,7 +23,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
-from mexma_cli.stages.embed.inputs import is_store, load_encoder
+from mexma_cli.stages.embed.inputs import is_store, language_of, load_encoder
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def command(
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
     from mexma_cli.classifier.features import load_features
-    from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.score.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 

@@ -23,6 +23,7 @@ from mexma_cli.commands.options import (
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -103,7 +104,6 @@ def command(
 def _has_labels(bitext: tuple[Path, ...]) -> bool:
     """Whether these are labels and two texts; labels alone, or three other files, are refused."""
     from mexma_cli.formats.labels import is_labels
-    from mexma_cli.stages.embed.inputs import is_store
 
     labels = len(bitext) != 2 and str(bitext[0]) != "-" and not is_store(bitext[0]) and is_labels(bitext[0])
     if labels != (len(bitext) == 3):

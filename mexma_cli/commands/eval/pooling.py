@@ -8,6 +8,7 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
 from mexma_cli.commands.options import path_option
+from mexma_cli.errors import require
 from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.stages.embed.inputs import load_encoder
 
@@ -50,7 +51,6 @@ def command(
         raise click.UsageError("Name what to measure: --xsim DIR, --sts FILE, --senteval DIR or several.")
     if folder is None and languages is not None:
         raise click.UsageError("--langs is for --xsim: name a folder.")
-    from mexma_cli.errors import require
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.pooling import TARGET, measure, pooling_result, read_data
 
