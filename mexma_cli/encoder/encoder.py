@@ -6,7 +6,7 @@ import logging
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 SENTENCES_PER_BUFFER = 8192
 """Sentences that are sorted by length together."""
 
-_LETTERS_PER_BUFFER = 1 << 17
+_LETTERS_PER_BUFFER = 1 << 16
 
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
@@ -477,10 +477,13 @@ class SentenceEncoder:
             int64 arrays, and float32 [rows, width of the transformer]: the id vocabulary size + i stands for
             row i. None if the encoder embeds split words as their pieces.
         """
-        tokens, extra = self._tokens(sentences), None
+        tokens, extra = self._merged(self._tokens(sentences))
+        return list(map(self._cut, tokens)), extra
+
+    def _merged(self, tokens: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray | None]:
         if self.ngrams and tokens:
-            tokens, extra = self.ngrams.merge_split_words(tokens, self.fast_tokenizer.backend)
-        return [self._cut(ids) for ids in tokens], extra
+            return self.ngrams.merge_split_words(tokens, self.fast_tokenizer.backend)
+        return tokens, None
 
     def embed(
         self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
@@ -499,20 +502,38 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
-        vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
+        (vectors,) = self.embed_each([sentences], on_progress)
+        return vectors
+
+    def embed_each(
+        self, texts: Iterable[Sequence[str]], on_progress: Callable[[int, int], object] | None = None
+    ) -> Iterator[np.ndarray]:
+        """`embed` of each of several lists of sentences, the next of which is read and tokenised meanwhile."""
         embed_some = self._way_to_embed()
-        inputs = (Sentences(some, *self.inputs(some)) for some in self.buffers(sentences))
         start = 0
-        for some in ahead(inputs):
-            for rows, found in embed_some(some):
+        for text, some in self.tokenised(texts):
+            if start == 0:
+                vectors = np.empty((len(text), self.dim), dtype=np.float32)
+            for rows, found in embed_some(some) if some.tokens else ():
                 vectors[start + rows] = found[:, : self.dim]
                 if on_progress:
                     on_progress(len(rows), sum(len(some.tokens[row]) for row in rows))
             start += len(some.tokens)
-        return vectors
+            if start == len(text):
+                yield vectors
+                start = 0
+                del vectors  # before memory is taken for the next
 
-    def buffers(self, sentences: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Sentences cut to those that are in memory as tokens together.
+    def tokenised(self, texts: Iterable[Sequence[str]]) -> Iterator[tuple[Sequence[str], Sentences]]:
+        """Lists of sentences, each with its `buffers` one by one as `inputs`. While one is in use, split words
+        of the next are embedded on a second thread, and on a third the one after that is tokenised."""
+        tokens = ((text, some, self._tokens(some)) for text in texts for some in self._buffers(text))
+        merged = ((text, some, *self._merged(ids)) for text, some, ids in ahead(tokens))
+        for text, some, ids, extra in ahead(merged):
+            yield text, Sentences(some, list(map(self._cut, ids)), extra)
+
+    def _buffers(self, sentences: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Sentences cut to those that are in memory as tokens together, at least once.
 
         A bag's vectors do not depend on it, and so it takes fewer of long sentences.
         """
@@ -525,8 +546,7 @@ class SentenceEncoder:
                 yield sentences[start:at]
                 start, count = at, 0
             count += size
-        if len(sentences):
-            yield sentences[start:]
+        yield sentences[start:]
 
     def encode(
         self,

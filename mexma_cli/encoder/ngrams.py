@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 from itertools import compress, filterfalse, islice, pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ _VOWELS = np.frombuffer(b"aeiouyj", np.uint8)
 _NONE, _SIGN, _SYLLABLE, _WORD, _UNKNOWN = range(5)
 _LONGEST = 255  # letters of an n-gram, for which its key has a byte
 _KEPT = 1 << 15  # words whose embeddings are remembered
+_TURN = Lock()  # of threads, with the words that are remembered
 _TOGETHER = 1 << 12  # words whose embeddings are made together: few, for little memory
 PART = 4
 """Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
@@ -277,6 +279,10 @@ class NgramEmbeddings:
 
         Zeros stand for words without.
         """
+        with _TURN:
+            return self._of_words(words)
+
+    def _of_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         kept = self._kept
         new = [word for word in words if word not in kept]
         for start in range(0, len(new), _TOGETHER):
@@ -331,8 +337,9 @@ class NgramEmbeddings:
         lengths = np.diff(starts, append=len(flat))
         split: list[tuple[int, int, int]] = []
         words: dict[str, int] = {}
+        own = pieces[flat].tolist()
         for start, length in zip(starts[lengths > 1].tolist(), lengths[lengths > 1].tolist(), strict=True):
-            word = "".join(pieces[flat[start : start + length]])
+            word = "".join(own[start : start + length])
             if is_word(word[1:]):
                 split.append((start, length, words.setdefault(word, len(words))))
         unlisted = np.flatnonzero(found < 0)

@@ -165,13 +165,13 @@ class SummedRuns:
     def _sums(self, sentences: Sequence[str]) -> np.ndarray:
         """The terms of all tokens but the special ones, summed: float64 [sentences, width + heads]."""
         found, start = np.empty((len(sentences), len(self._end))), 0
-        for some in self._encoder.buffers(sentences):
-            with self._turn:
-                before = self._encoder.truncated
-                tokens, extra = self._encoder.inputs(some)
-                self.cut += self._encoder.truncated - before
-            found[start : start + len(some)] = self._bag.sums([ids[1:-1] for ids in tokens], extra)
-            start += len(some)
+        with self._turn:
+            before = self._encoder.truncated
+            for _, some in self._encoder.tokenised([sentences]):
+                end = start + len(some.tokens)
+                found[start:end] = self._bag.sums([ids[1:-1] for ids in some.tokens], some.extra)
+                start = end
+            self.cut += self._encoder.truncated - before
         return found
 
     def _vectors(self, count: int, sums: Callable[[slice], np.ndarray]) -> np.ndarray:

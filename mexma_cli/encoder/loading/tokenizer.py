@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
@@ -58,6 +59,7 @@ _WORDS = 1 << 17  # whose tokens are remembered
 _LONGEST = 32  # characters of a word that is remembered
 _TOGETHER = 1 << 10  # words that are normalised together
 _MARKS_APART = ",.;:!?\"'()-"  # no form of Unicode joins them with what stands beside them
+_TURN = Lock()  # of threads, with the words that are remembered
 _BORDER = "\ue000"  # stands between them, in a line of its own; Unicode gives it no meaning
 
 
@@ -187,22 +189,28 @@ class LazyTokenizer:
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, int64, of texts of any length."""
         backend = self.unlimited
-        if not self._takes_words(backend):
-            return [np.asarray(encoding.ids, np.int64) for encoding in backend.encode_batch_fast(texts)]
+        with _TURN:
+            if self._takes_words(backend):
+                return self._by_words(backend, texts)
+        return [np.asarray(encoding.ids, np.int64) for encoding in backend.encode_batch_fast(texts)]
+
+    def _by_words(self, backend: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+        known = self._words
         special = [re.escape(token.content) for token in backend.get_added_tokens_decoder().values()]
         added = re.compile("|".join(special))
         lines = [[text] if added.search(text) else self._split(text) for text in texts]
-        if ahead := _looking_ahead(set(chain.from_iterable(lines))):
+        # None of those that are known.
+        if ahead := _looking_ahead(set(chain.from_iterable(lines)).difference(known)):
             both = zip(texts, lines, strict=True)
             lines = [line if ahead.isdisjoint(line) else [text] for text, line in both]
-        known = self._words
         words = dict.fromkeys(chain.from_iterable(lines))
         new = [word for word in words if word not in known]
         tokens = {word: known.pop(word, b"") for word in words}
         apart = _ids(backend, [word for word in new if added.search(word) or _BORDER in word])
         tokens.update(apart)
         tokens.update(_of_words(backend, [word for word in new if word not in apart]))
-        known.update(one for one in tokens.items() if len(one[0]) <= _LONGEST)  # behind those used before
+        kept = (one for one in tokens.items() if len(one[0]) <= _LONGEST and one[0] not in ahead)
+        known.update(kept)  # behind those used before
         for word in list(islice(known, max(0, len(known) - _WORDS))):
             del known[word]
         ends = np.array(backend.encode("").ids, np.int32)

@@ -7,8 +7,9 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -165,6 +166,19 @@ def at_work(encoder: SentenceEncoder) -> str:
     return f"{place}, {encoder.precision}{near}{which}"
 
 
+class _Chunk(NamedTuple):
+    """Lines, what is embedded of them, and, counted from the first, the row where each text stood first."""
+
+    lines: list[str]
+    texts: list[str]
+    rows: np.ndarray
+
+    @property
+    def new(self) -> np.ndarray:
+        """Which texts stand first here, bool."""
+        return self.rows == np.arange(len(self.rows))
+
+
 class _Embedding:
     """Embeds the rows of a store from where an earlier run stopped."""
 
@@ -180,6 +194,7 @@ class _Embedding:
         self._on_progress = on_progress or (lambda rows, total, tokens: None)
         self._seen = Seen()
         self._done = self._tokens = 0
+        self._truncated = encoder.truncated
 
     def run(self, lines: Iterator[str]) -> None:
         """Embed what is not embedded yet.
@@ -191,8 +206,19 @@ class _Embedding:
         if before := self._writer.rows_done:
             log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
         self._tell(before, 0)
-        while chunk := list(islice(left, self._writer.rows_per_shard)):
-            self._embed(chunk)
+        chunks: deque[_Chunk] = deque()
+
+        def new_lines() -> Iterator[list[str]]:
+            row = before
+            while lines := list(islice(left, self._writer.rows_per_shard)):
+                texts = list(map(self._clean, lines))
+                chunks.append(_Chunk(lines, texts, self._seen.first_rows(texts, row) - row))
+                row += len(lines)
+                yield list(compress(texts, chunks[-1].new))
+
+        for vectors in self._encoder.embed_each(new_lines(), self._tell):
+            self._write(chunks.popleft(), vectors)
+            del vectors
 
     def _enter(self, row: int, lines: list[str]) -> None:
         """Remember the lines of a shard that is there, which begins with this row."""
@@ -200,28 +226,26 @@ class _Embedding:
         for start in range(0, len(lines), size):
             self._seen.first_rows(list(map(self._clean, lines[start : start + size])), row + start)
 
-    def _embed(self, chunk: Sequence[str]) -> None:
-        """Embed the lines that are new, and copy the vectors of the others."""
-        start, encoder = self._writer.rows_done, self._encoder
-        texts = list(map(self._clean, chunk))
-        rows = self._seen.first_rows(texts, start) - start
-        new = rows == np.arange(len(texts))
-        earlier = rows < 0
-        inside = ~new & ~earlier
-        repeated = [text for text, is_new in zip(texts, new, strict=True) if not is_new]
-        truncated = encoder.truncated
-        vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
-        first = [text for text, is_new in zip(texts, new, strict=True) if is_new]
-        vectors[new] = encoder.embed(first, on_progress=self._tell)
-        vectors[earlier] = self._writer.stored(rows[earlier] + start)
-        vectors[inside] = vectors[rows[inside]]
+    def _write(self, chunk: _Chunk, found: np.ndarray) -> None:
+        """Write a chunk: the vectors of its lines that are new, and copies for the others."""
+        rows, new, encoder = chunk.rows, chunk.new, self._encoder
+        vectors = found
+        if len(found) < len(rows):
+            earlier = rows < 0
+            inside = ~new & ~earlier
+            vectors = np.empty((len(rows), encoder.dim), dtype=np.float32)
+            vectors[new] = found
+            vectors[earlier] = self._writer.stored(rows[earlier] + self._writer.rows_done)
+            vectors[inside] = vectors[rows[inside]]
+        repeated = list(compress(chunk.texts, ~new))
         encoder.count_cut(repeated)  # lines that are cut are counted as often as they are there
         self._writer.write(
             vectors,
-            chunk,
-            truncated=encoder.truncated - truncated,
+            chunk.lines,
+            truncated=encoder.truncated - self._truncated,
             duplicates=sum(not is_blank(text) for text in repeated),
         )
+        self._truncated = encoder.truncated
         self._tell(len(repeated), 0)
 
     def _tell(self, rows: int, tokens: int) -> None:
