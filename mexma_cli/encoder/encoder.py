@@ -508,7 +508,7 @@ class SentenceEncoder:
     def embed_each(
         self, texts: Iterable[Sequence[str]], on_progress: Callable[[int, int], object] | None = None
     ) -> Iterator[np.ndarray]:
-        """`embed` of each of several lists of sentences, the next of which is read and tokenised meanwhile."""
+        """`embed` of each of several lists; the next one is read and tokenised meanwhile."""
         embed_some = self._way_to_embed()
         start = 0
         for text, some in self.tokenised(texts):
@@ -525,8 +525,11 @@ class SentenceEncoder:
                 del vectors  # before memory is taken for the next
 
     def tokenised(self, texts: Iterable[Sequence[str]]) -> Iterator[tuple[Sequence[str], Sentences]]:
-        """Lists of sentences, each with its `buffers` one by one as `inputs`. While one is in use, split words
-        of the next are embedded on a second thread, and on a third the one after that is tokenised."""
+        """Lists of sentences, each with one buffer of it after another, as `inputs` has them.
+
+        While a buffer is in use, the next one's split words are embedded on a second thread, and the one
+        after that is tokenised on a third.
+        """
         tokens = ((text, some, self._tokens(some)) for text in texts for some in self._buffers(text))
         merged = ((text, some, *self._merged(ids)) for text, some, ids in ahead(tokens))
         for text, some, ids, extra in ahead(merged):

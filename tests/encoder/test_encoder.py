@@ -43,6 +43,7 @@ def test_results_stand_in_input_order(
 
 def test_no_sentence_and_an_empty_one(encoder: SentenceEncoder) -> None:
     assert encoder.embed([]).shape == (0, 32)
+    assert [len(one) for one in encoder.embed_each([[], ["a", ""], []])] == [0, 2, 0]
     bos, eos = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
     assert encoder.tokenize([""])[0].tolist() == [bos, eos]
     assert np.isfinite(encoder.embed([""])).all()

@@ -199,8 +199,7 @@ class LazyTokenizer:
         special = [re.escape(token.content) for token in backend.get_added_tokens_decoder().values()]
         added = re.compile("|".join(special))
         lines = [[text] if added.search(text) else self._split(text) for text in texts]
-        # None of those that are known.
-        if ahead := _looking_ahead(set(chain.from_iterable(lines)).difference(known)):
+        if ahead := _looking_ahead(set(chain.from_iterable(lines)).difference(known)):  # no known one is
             both = zip(texts, lines, strict=True)
             lines = [line if ahead.isdisjoint(line) else [text] for text, line in both]
         words = dict.fromkeys(chain.from_iterable(lines))
