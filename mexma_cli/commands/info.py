@@ -24,7 +24,8 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """Describe a file or folder, and compare it with its checksums if it has any.
 
     PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an encoder
-    (folder, LASER's or SONAR's file, or `mini`), or a text file. The exit code is 1 if anything is broken.
+    (folder, LASER's or SONAR's file, or `mini`), sentence pairs in any format, or a text. The exit code is 1
+    if anything is broken.
 
     \b
     Examples:

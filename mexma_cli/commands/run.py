@@ -21,7 +21,7 @@ from mexma_cli.numerics.threads import threads
 from mexma_cli.text.amounts import counted, size, time_needed
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.corpus import CorpusRecipe
+    from mexma_cli.settings.corpus import CorpusRecipe, SlurmSettings
     from mexma_cli.stages.run.scheduler import Executor, Progress
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,10 @@ def command(
         if as_json:
             click.echo(json.dumps(said, ensure_ascii=False, indent=1))
         else:
-            _print_estimate(said, split, whole=bool(assume) or calibrate)
+            elsewhere = executor != "local"
+            _print_estimate(said, split, whole=bool(assume) or calibrate or elsewhere, alone=elsewhere)
+        if executor == "slurm":
+            _compare_time(found.slurm, said)
         return
 
     started, folder = time.monotonic(), Path(found.run).absolute()
@@ -206,9 +209,22 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _print_estimate(found: dict[str, Any], split: set[str], whole: bool) -> None:
+def _compare_time(settings: SlurmSettings, found: dict[str, Any]) -> None:
+    """Warn where a task of Slurm would be ended before the longest unit is done, or those that share it."""
+    from mexma_cli.executors.slurm import time_limit
+
+    longest, limit = found["longest"], time_limit(settings)
+    units = -(-found["works"][longest["work"]]["units"] // settings.array)
+    if limit is not None and limit < 3600 * units * longest["hours"]:
+        log.warning(
+            "slurm.options: --time is %s, and a task of %s (%s) takes %s of a core",
+            *(time_needed(limit), counted(units, "unit"), longest["work"], _hours(units * longest["hours"])),
+        )
+
+
+def _print_estimate(found: dict[str, Any], split: set[str], whole: bool, alone: bool) -> None:
     """Print a forecast in words; `split` are languages whose texts are documents; `whole`: what all of the
-    work takes on any machines, too."""
+    work takes on any machines, too; `alone`: other machines than this one will do it."""
     for code, lines in found["languages"].items():
         click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
     for stage, units in found["units"].items():
@@ -219,7 +235,8 @@ def _print_estimate(found: dict[str, Any], split: set[str], whole: bool) -> None
     click.echo(f"{'memory':<24} about {size(found['memory'])}")
     click.echo(f"{'network':<24} {size(found['network'])}, if the run's folder is on it")
     if found["seconds"]:
-        click.echo(f"{'time':<24} {time_needed(sum(found['seconds'].values()))} on this machine")
+        where = "on this machine alone" if alone else "on this machine"
+        click.echo(f"{'time':<24} {time_needed(sum(found['seconds'].values()))} {where}")
     if not whole:
         return
     for stage, hours in found["processor"].items():

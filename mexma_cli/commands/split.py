@@ -13,10 +13,9 @@ from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.options import lang_option, options_of, output_option, path_option, workers_option
-from mexma_cli.languages import name as language_name
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
-from mexma_cli.text.amounts import counted, such_as
+from mexma_cli.text.amounts import such_as
 from mexma_cli.text.rules import OF_SENTENCES, RULES
 
 if TYPE_CHECKING:
@@ -72,12 +71,8 @@ def command(
         log.info("%s", line)
     if not report.kept:
         log.warning("no sentence was kept, so %s is empty", output)
-    if (others := sum(report.dropped.get(rule, 0) for rule in ("script", "language"))) > report.kept:
-        log.warning(
-            "%s are not in %s: is --lang right? `mexma langid` says which language a text is in",
-            counted(others, "sentence"),
-            language_name(lang),
-        )
+    for warning in report.in_others(lang):
+        log.warning("%s", warning)
 
 
 def table(report: SplitReport, limits: dict[str, float]) -> str:

@@ -29,6 +29,8 @@ _LOOK = 15.0  # seconds between two questions to Slurm
 _GRACE = 30.0  # seconds after which a task that is gone, and its file not there, has died: NFS is slow
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _NO_CONTROLLER = re.compile("configuration source|fetch config|[Uu]nable to contact slurm controller")
+_TIME = re.compile(r"(?:\d+-)?\d+(?::\d+){0,2}")
+_SECONDS = (86400, 3600, 60, 1)
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?")
 
 SCRIPT = """\
@@ -177,6 +179,16 @@ class SlurmExecutor:
             run=shlex.quote(str(self._run)),
             units=shlex.quote(str(units)),
         )
+
+
+def time_limit(settings: SlurmSettings) -> int | None:
+    """Seconds of `--time`: minutes[:seconds], hours:minutes:seconds or days-hours[:...]; None: without."""
+    times = [option.removeprefix("--time=") for option in settings.options if option.startswith("--time=")]
+    if not times or not _TIME.fullmatch(times[-1]):
+        return None
+    numbers = list(map(int, re.split("[-:]", times[-1])))
+    first = 0 if "-" in times[-1] else 1 if len(numbers) == 3 else 2
+    return sum(number * size for number, size in zip(numbers, _SECONDS[first:], strict=False)) or None
 
 
 def _check(run: str, settings: SlurmSettings) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, PROGRESS, kind_of, read_json, read_manifest
+from mexma_cli.files import MANIFEST, PROGRESS, checksum_file, kind_of, read_json, read_manifest
+from mexma_cli.formats.bitext import DEFAULT, open_pairs
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -39,6 +41,7 @@ _CHECKED = {
     "decomposer": _LOADS,
     "encoder": _LOADS,
     "tokeniser": _LOADS,
+    "sentence pairs": "every pair can be read; there is no checksum to compare them with",
     "text file": "every line is UTF-8; there is no checksum to compare it with",
 }
 
@@ -87,7 +90,7 @@ def inspect(path: str | Path) -> Info:
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
-        return _encoder(where) if where.suffix == CHECKPOINT_ENDING else _text(where)
+        return _encoder(where) if where.suffix == CHECKPOINT_ENDING else _file(where)
     if (where / STATUS).is_file():
         raise MexmaError(
             f"{where} is the folder of a corpus run",
@@ -290,6 +293,28 @@ def _tokenizer(where: Path) -> Info:
     from mexma_cli.stages.prepare.tokenizer import read_tokenizer
 
     return Info(str(where), "tokeniser", {"vocabulary": read_tokenizer(where).backend.get_vocab_size()})
+
+
+def _file(where: Path) -> Info:
+    """A file of pairs, of a format that its beginning tells, or whose lines have tabs; or a text."""
+    left_out, found = Counter[str](), None
+    with suppress(MexmaError):
+        found = open_pairs(where, left_out=left_out)
+    if found is None or (found.kind == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
+        return _text(where)
+    spoken = [f"{code} ({languages.name(code)})" for code in found.languages if code != languages.UNSTATED]
+    info = Info(str(where), "sentence pairs", {"format": found.kind, "languages": ", ".join(spoken) or None})
+    first: Any = None
+    with info.checking():
+        for info.facts["pairs"], pair in enumerate(found.pairs, 1):
+            first = first or pair
+    if found.kind == DEFAULT and (info.problems or first is None or first.source.isdecimal()):
+        return _text(where)
+    info.facts["columns"] = (
+        [name for name, value in first._asdict().items() if value is not None] if first else []
+    )
+    info.facts |= left_out | {"bytes": where.stat().st_size, "checksum": checksum_file(where)}
+    return info
 
 
 def _text(where: Path) -> Info:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.formats.bitext import MinedPair, write_pairs
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.layout import Source
 from mexma_cli.store.pairs import TokenisedPairsWriter
@@ -194,10 +195,25 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
     assert "best: objective.safetensors is damaged" in info(run).stderr
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.parquet", "a.tmx"])
+def test_a_file_of_pairs(name: str, tmp_path: Path) -> None:
+    pairs = [MinedPair(0.5, "un", "one"), MinedPair(0.25, "deux", "two")]
+    write_pairs(tmp_path / name, None, pairs, ("fra_Latn", "eng_Latn"))
+    said = [" ".join(row.split()) for row in ok(info(tmp_path / name)).stdout.splitlines()]
+    assert said[0].endswith(f"{name}: sentence pairs") and "pairs 2" in said
+    assert "columns score source target" in said
+    spoken = "languages fra_Latn (French), eng_Latn (English)" in said
+    assert spoken == (name == "a.tmx")
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
+    assert info(tmp_path / name).exit_code == (name != "a.tsv")
+
+
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
     done = ok(info(tmp_path / "a.txt"))
     assert "checked text file: every line is UTF-8; there is no checksum" in done.stdout
+    (tmp_path / "a.docs").write_text("1\t0\t3\n1\t4\t9\n")
+    assert "a.docs: text file" in ok(info(tmp_path / "a.docs")).stdout
     (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
     (tmp_path / "folder").mkdir()
     for name, words in (

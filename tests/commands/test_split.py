@@ -54,7 +54,7 @@ def test_split_reads_stdin(tmp_path: Path) -> None:
             "1",
         )
     )
-    assert "sentences are not in Ukrainian: is --lang right?" in other.stderr
+    assert "sentences are not in Ukrainian: is that right?" in other.stderr
 
 
 def test_mistakes_of_split(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors import slurm
-from mexma_cli.executors.slurm import SlurmExecutor
+from mexma_cli.executors.slurm import SlurmExecutor, time_limit
 from mexma_cli.files import checksum_file
 from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.run import run_corpus
@@ -20,6 +20,15 @@ from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import RunFolder, Unit
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("90", 5400), ("1:30", 90), ("2:00:00", 7200), ("1-12", 129600), ("1-0:0:5", 86405), ("0", None)],
+)
+def test_a_time_limit_is_read_as_slurm_does(time: str, seconds: int | None) -> None:
+    assert time_limit(SlurmSettings(options=("--time=7", f"--time={time}"))) == seconds
+
 
 SBATCH = """\
 #!/bin/bash

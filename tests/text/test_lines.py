@@ -10,6 +10,7 @@ import lzma
 import os
 import struct
 import tempfile
+import textwrap
 import threading
 import tracemalloc
 import zipfile
@@ -298,13 +299,15 @@ def test_messages_name_the_label(tmp_path: Path) -> None:
         (["jonah fled .", "he went down ."], False),  # no capitals in the text
         (["Jonah fled.", "He went down.", "", "And he paid."], False),
         (["约拿逃往他施去。", "他下到约帕。"], False),
+        (textwrap.wrap("وَكَانَ كَلَامُ الرَّبِّ إِلَى يُونَانَ بْنِ أَمِتَّايَ قَائِلًا. " * 3, 50), True),
+        (textwrap.wrap("Gott der Herr ließ Bäume wachsen. Er sah, daß alles gut war. " * 3, 60), True),
     ],
 )
 def test_lines_that_are_no_sentences_are_noticed(lines: list[str], broken: bool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(15 * lines), encoding="utf-8")
-    assert tell_if_broken("a", scan(tmp_path / "a.txt").lower) == broken
+    assert tell_if_broken("a", scan(tmp_path / "a.txt").broken) == broken
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    assert not tell_if_broken("a", scan(tmp_path / "a.txt").lower), "too few to tell"
+    assert not scan(tmp_path / "a.txt").broken, "too few to tell"
 
 
 def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:

@@ -25,10 +25,12 @@ from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import (
+    broken_lines,
     document_id,
     is_blank,
     label_of,
     read_again,
+    read_pieces,
     read_sentences,
     scan,
     spooled,
@@ -39,6 +41,7 @@ from mexma_cli.text.pages import stated_encoding
 log = logging.getLogger(__name__)
 
 _BYTES = 100  # of a sentence, about; for planning only
+_START = 1 << 16  # bytes of the first texts, which say whether lines are sentences
 
 
 class Document(NamedTuple):
@@ -62,7 +65,7 @@ class TextSide:
             self.identity: Any = content_checksum(self.store)
         else:
             text = scan(stack.enter_context(spooled(path)), label)
-            tell_if_broken(label, text.lower)
+            tell_if_broken(label, text.broken)
             rows, sentences, self.identity = text.lines, read_again(text), text.checksum
         of_line = np.zeros(rows, np.int32)
         self.names: Sequence[str] = [""]
@@ -117,7 +120,7 @@ class FolderSide:
         self._paths = list(found.values())
         self.store = None
         self.sizes = np.zeros(len(found), np.int64)
-        contents: list[list[Any]] = []
+        contents, start = list[list[Any]](), b""
         for number, file in enumerate(self._paths):
             if is_store(file):
                 store = open_store(file)
@@ -126,9 +129,11 @@ class FolderSide:
                 self.sizes[number] = store.rows
                 contents.append([self.names[number], content_checksum(store)])
             else:
+                start += next(read_pieces(file, str(file)), b"") if len(start) < _START else b""
                 state = file.stat()
                 self.sizes[number] = state.st_size // _BYTES + 1
                 contents.append([self.names[number], state.st_size, state.st_mtime_ns])
+        tell_if_broken(str(path), broken_lines(start))
         self.identity: Any = fingerprint([*contents, *filter(None, [stated_encoding()])])
 
     def read(self, number: int) -> Document:

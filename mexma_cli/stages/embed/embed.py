@@ -85,7 +85,7 @@ def embed_file(
                 "has tabs as files of sentence pairs do" if tabs else "is CSV by its name",
                 ": `cut -f 2` takes one of them" if tabs else "",
             )
-        tell_if_broken(text.label, text.lower)
+        tell_if_broken(text.label, text.broken)
     encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,

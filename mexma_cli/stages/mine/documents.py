@@ -161,6 +161,13 @@ def in_no_pair(alone: tuple[Sequence[str], Sequence[str]], documents: tuple[int,
     return f"in no pair: {source}{';' if alone[0] else ''} and {target}"
 
 
+def unpaired_ids(sides: Sequence[Path]) -> str:
+    """`in_no_pair` of two files of document ids, where equal ones are paired; empty if all are."""
+    source, target = (dict.fromkeys(ids_of_lines(path)) for path in sides)
+    alone = [one for one in source if one not in target], [one for one in target if one not in source]
+    return in_no_pair(alone, (len(source), len(target))) if any(alone) else ""
+
+
 def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
     """Warn where `mexma split` has made a file of document ids and its text anew since the text's store."""
     stem, ending = split_ending(documents.name)

@@ -25,7 +25,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
 from mexma_cli.stages.merge import merge_stores
-from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair
+from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair, unpaired_ids
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -41,7 +41,7 @@ from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.amounts import counted, such_as
-from mexma_cli.text.lines import read_lines, scan
+from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, scan
 from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
 
@@ -176,8 +176,9 @@ def split(task: Task) -> dict[str, Any]:
     outputs.report.unlink()  # it says how long it took: the facts below are in the run's report
     lost = {reason: count for reason, count in report.documents_dropped.items() if reason in report.named}
     said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
-    lost_of = f"{language}: of {counted(report.documents, 'document')} {'; '.join(said)}"
-    return asdict(report) | {"notes": [lost_of] if lost else []}
+    notes = [f"of {counted(report.documents, 'document')} {'; '.join(said)}"] if lost else []
+    notes += report.in_others(language)
+    return asdict(report) | {"notes": [f"{language}: {note}" for note in notes]}
 
 
 @_work
@@ -185,8 +186,10 @@ def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
     texts = [Path(path) for path in task.unit.files]
     if "sentences" in task.unit.inputs:
-        texts = [_sentences(task, "sentences")]
-    return write_pieces(texts, task.output, task.settings["lines"])
+        return write_pieces([_sentences(task, "sentences")], task.output, task.settings["lines"])
+    broken = broken_lines(next(read_pieces(texts[0], str(texts[0])), b""))
+    notes = [f"{texts[0]}: {broken}"] if broken else []
+    return write_pieces(texts, task.output, task.settings["lines"]) | {"notes": notes}
 
 
 def _sentences(task: Task, name: str, what: str = "txt") -> Path:
@@ -330,9 +333,10 @@ def mine(task: Task) -> dict[str, Any]:
     classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
     how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
     task.output.mkdir(exist_ok=True)
-    neighbours = task.neighbours(how.k)
+    neighbours, said = task.neighbours(how.k), ""
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
+        said = unpaired_ids(docs)
         neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
     job = MiningJob(
         (task.input("source"), task.input("target")),
@@ -360,6 +364,7 @@ def mine(task: Task) -> dict[str, Any]:
         "histogram": histogram(mined.candidates.scores, probable=mined.score == "probability"),
         "samples": samples(len(mined.candidates), mined.taken),
         "changed_sentences": changed,
+        "notes": [f"{'-'.join(task.languages)}: documents {said}"] if said else [],
     }
 
 
@@ -388,8 +393,8 @@ def align(task: Task) -> dict[str, Any]:
         scores, places = found.scores()
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
         documents = found.documents
-        said = [f"documents {in_no_pair(documents.alone, documents.counts)}"] if any(documents.alone) else []
-        shown.update(histogram=histogram(scores), samples=some, notes=said)
+        said = in_no_pair(documents.alone, documents.counts) if any(documents.alone) else ""
+        shown.update(histogram=histogram(scores), samples=some, notes=[f"documents {said}"] if said else [])
         for name, kind in others:
             found.write(task.output / name, kind, settings["with_ids"])
 

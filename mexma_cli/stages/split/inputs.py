@@ -26,12 +26,12 @@ from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of, suffix_of
 from mexma_cli.text.lines import (
     OTHER_FORMATS,
+    broken_lines,
     document_id,
     estimate_lines,
     is_blank,
     label_of,
     read_pieces,
-    share_in_lower_case,
     tell_if_broken,
     with_line_feeds,
 )
@@ -224,8 +224,8 @@ def chosen_inputs(
     if (settings.document, settings.format) == ("line", None):
         for file in found.files:
             if kind_of(file) == "text" and file.is_file():
-                lower = share_in_lower_case(next(read_pieces(file, label_of(file)), b""))
-                if tell_if_broken(label_of(file), lower):
+                start = next(read_pieces(file, label_of(file)), b"")
+                if tell_if_broken(label_of(file), broken_lines(start)):
                     break
     return found, how
 

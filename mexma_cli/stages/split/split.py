@@ -40,13 +40,14 @@ from mexma_cli.files import (
 )
 from mexma_cli.formats.bitext import format_of
 from mexma_cli.formats.csv import Csv, fields_line
+from mexma_cli.languages import name
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, ChunkFile, ChunkWorker, checksum_of
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.spool import HASHED, Table, repeats
-from mexma_cli.text.amounts import NAMED
+from mexma_cli.text.amounts import NAMED, counted
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import CODES, NAMES
@@ -115,6 +116,14 @@ class SplitReport:
     """Documents from JSONL that have an id of their own."""
     named: dict[str, list[str]]
     """Some of the documents that were dropped with text in them, by reason."""
+
+    def in_others(self, language: str) -> list[str]:
+        """A warning if most sentences are of other languages than this code's, or none."""
+        others = sum(self.dropped.get(rule, 0) for rule in ("script", "language"))
+        if others <= self.kept:
+            return []
+        said = f"{counted(others, 'sentence')} are not in {name(language)}: is that right?"
+        return [f"{said} `mexma langid` says which language a text is in"]
 
 
 def split(

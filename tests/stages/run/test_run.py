@@ -474,6 +474,11 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
         and f"{LINES} lines\n" in dry.stdout
     )
     assert re.search(r"zul_Latn +\d+ sentences, by the size\n", dry.stdout)
+    times = ("--assume", "fra=1e8", "--set", "slurm.options=[--time=00:01]", "--executor")
+    far = [ok(run("run", tmp_path / "recipe.yaml", "--dry-run", *times, kind)) for kind in ("local", "slurm")]
+    assert "this machine alone\n" not in far[0].stdout and "--time" not in far[0].stderr
+    assert "this machine alone\n" in far[1].stdout
+    assert "warning: slurm.options: --time is about 1.0 s, and a task of 1 unit" in far[1].stderr
 
 
 def test_documents_are_split_and_aligned_or_mined_within(
@@ -525,7 +530,9 @@ def test_documents_are_split_and_aligned_or_mined_within(
             done(CorpusRecipe.model_validate(whole | keys))
         assert message in f"{caught.value.message} {caught.value.hint}"
     within = CorpusRecipe.model_validate(raw | {"align": None, "mine": {"within": True}})
+    caplog.clear()
     did = done(within)[1].did
+    assert set(lost) <= set(caplog.messages)
     assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did
     mined = {tuple(line.split("\t")[1:3]) for line in pairs.read_text().splitlines()}
     assert len(mined & {tuple(row[1:3]) for row in aligned}) > 10
