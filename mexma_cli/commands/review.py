@@ -40,7 +40,7 @@ def command(
     BITEXT is a file of pairs in any format, such as those of `mexma mine` and `score`, or two line-aligned
     files; `-` is stdin. The page is one file that needs no network. Numbers, names and lengths that differ
     are marked. The keys y, n and s label a pair as right, wrong or unsure; the page keeps the labels, and
-    saves them as the file that `mexma tune --labels` reads.
+    saves them as the file that `mexma tune --labels`, `classifier train` and `filter --exclude` read.
 
     \b
     Examples:

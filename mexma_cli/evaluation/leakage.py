@@ -139,19 +139,26 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
     return panels
 
 
-def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder) -> dict[str, Clouds]:
+def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder, before: str) -> dict[str, Clouds]:
     """For `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the tokens
-    of the first TOKENS_OF pairs (DAP, Figure 1)."""
+    of the first TOKENS_OF pairs (DAP, Figure 1).
+
+    Args:
+        before: What stands before the languages in the titles.
+    """
 
     def tokens(sentences: Sequence[str], _: str | None = None) -> np.ndarray:
-        blocks = token_blocks(embed.encoder, sentences)
-        return np.concatenate([block.vectors.cpu().numpy() for block in blocks])
+        cut = embed.encoder.truncated  # counted with the sentences
+        found = np.concatenate([one.vectors.cpu().numpy() for one in token_blocks(embed.encoder, sentences)])
+        embed.encoder.truncated = cut
+        return found
 
     panels: dict[str, Clouds] = {}
     for pair in pairs:
         few = AlignedPair(f"{pair.language}, tokens", pair.sentences[:TOKENS_OF], pair.english[:TOKENS_OF])
         for one, vectors_of in ((pair, embed), (few, tokens)):
-            panels |= clouds([one], vectors_of, lambda vectors: {WHOLE: vectors})
+            drawn = clouds([one], vectors_of, lambda vectors: {WHOLE: vectors})
+            panels[before + one.language] = drawn[one.language]
     return panels
 
 
@@ -197,7 +204,7 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
                 alpha=0.6,
                 label=f"{key[0]}, {'English' if key[1] == 'eng' else 'other language'}",
             )
-        axes.set_title(language, fontsize=10)
+        axes.set_title(language, fontsize=10, parse_math=False)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_xlabel("first principal component", fontsize=9)

@@ -104,6 +104,19 @@ def test_tatoeba(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
     assert "not compared: fra" in shown.stderr
 
 
+def test_pictures_of_two_encoders(
+    tmp_path: Path, sentences: dict[str, list[str]], tiny_encoder: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    write(tmp_path / "t/tatoeba.fra-eng.fra", *sentences["fra"])
+    write(tmp_path / "t/tatoeba.fra-eng.eng", *sentences["eng"])
+    options = ["eval", "tatoeba", tmp_path / "t", "--cache", "none", "--beside", tiny_encoder]
+    fails(run(*options), 2, "--beside is for the picture of --plot")
+    ok(run(*options, "--plot", tmp_path / "two.svg"))
+    drawn = (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert drawn.count(">mini</") == drawn.count(f">{tiny_encoder}</") == 2  # sentences, and tokens
+
+
 def test_bucc(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
     for code in ("fra", "eng"):
         lines = [f"{code}-{row}\t{text}" for row, text in enumerate(sentences[code])]
