@@ -513,6 +513,7 @@ shards/all.emb
         eval xsim text/flores --cache eval/cache --margin distance
         eval xsimpp text/flores --augmented eval/hard --cache none
         eval tatoeba text/tatoeba --cache none -o eval/tatoeba.json
+        eval tatoeba text/tatoeba --cache none --beside mini --plot eval/two.svg
         eval bucc text/bucc --cache none -o eval/bucc.json
         eval sts text/sts.tsv --cache none --json
         eval codeswitch text/gold.spa text/gold.eng --dictionary text/dictionary.txt --lang spa \

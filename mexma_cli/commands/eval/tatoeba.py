@@ -60,7 +60,7 @@ def command(
         embed.encoder.truncated = cut
     count = sum(2 * len(pair.english) for pair in first)
     for other in beside:
-        with replace(session, choice=session.choice.but(model=other)).embedder(count) as embed:
+        with replace(session, choice=session.choice.but(model=other, revision=None)).embedder(count) as embed:
             panels |= encoder_clouds(first, embed, f"{other}\n")
     whose = "both" if beside else f"{name}: both"
     draw_clouds(plot, panels, f"{whose} languages in the plane of their two principal components")
