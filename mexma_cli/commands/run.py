@@ -72,7 +72,7 @@ _STATES = {
     is_flag=True,
     help="With --dry-run: measure the cost of every stage on the first 2,000 lines.",
 )
-@click.option("--status", is_flag=True, help="Print the progress of a run, and stop.")
+@click.option("--status", is_flag=True, help="Print the progress of a run and what changed since, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print --status or --dry-run as JSON.")
 def command(
     recipe: str,

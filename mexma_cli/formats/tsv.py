@@ -49,7 +49,6 @@ HEADER = "header line"
 """Why a line is no pair."""
 _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
-_SAYS_SCORES = "a first line that names it `score` says otherwise"
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair)}
@@ -222,7 +221,7 @@ def _are_ids(fields: Sequence[str], where: str) -> bool:
     rise = all(one < other for one, other in pairwise(numbers))
     found = len(set(numbers)) == len(numbers) > 1 and min(numbers) >= 0 and (rise or max(numbers) > 100)
     if found:
-        log.warning("%s: the first column is taken for ids, not scores (%s)", where, _SAYS_SCORES)
+        log.warning("%s: the first column is taken for ids; a header line can name it `score`", where)
     return found
 
 

@@ -36,7 +36,7 @@ from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.duplicates import fold, pair_hash
-from mexma_cli.text.identify import identifier, swapped_sides
+from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
 from mexma_cli.text.rules import PairRules
 
 RECIPE = "new-language.yaml"
@@ -190,14 +190,16 @@ def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
 
 
 def _check_sides(code: str, pairs: Sequence[Pair]) -> None:
-    """Refuse pairs whose first sentences are mostly English, and whose second ones are not."""
-    model = identifier("py3langid")
+    """Refuse pairs whose first sentences are mostly English, and whose second ones are not; warn of other
+    languages, as far as they can be told."""
+    model, sides = identifier("py3langid"), list(zip(*pairs[:_IDENTIFIED], strict=True))
     assert model is not None
-    if wrong := swapped_sides(list(zip(*pairs[:_IDENTIFIED], strict=True)), (UNSTATED, TARGET), model):
+    if wrong := swapped_sides(sides, (UNSTATED, TARGET), model):
         raise MexmaError(
             wrong,
             f"a line is a sentence in {languages.name(code)}, TAB, its English translation: swap the columns",
         )
+    warn_of_languages(sides, (code, TARGET), model)
 
 
 def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], where: Path) -> None:

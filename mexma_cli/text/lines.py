@@ -149,13 +149,6 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
     return FileScan(source, lines, tabs, size, digest.hexdigest(), where, broken)
 
 
-def tell_if_broken(label: str, broken: str) -> bool:
-    """Warn of a text whose lines are `broken_lines`; whether they are."""
-    if broken:
-        log.warning("%s: %s", label, broken)
-    return bool(broken)
-
-
 def broken_lines(start: bytes) -> str:
     """What the lines of a text's beginning have in common with sentences broken at a width, in words;
     empty if they are like sentences, or few.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.stages.new_language import begin
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
 
@@ -40,7 +41,7 @@ def finished(pairs: Path) -> tuple[Path, str]:
     folder = pairs.parent / "run"
     done = ok(run(*command(pairs, folder)))
     assert "380 of 400 pairs; dropped: 20 that share a sentence with dev or test text" in done.stderr
-    assert "these figures are rough: only 20 pairs of dev text" in done.stderr
+    assert "these figures are rough, and better than" in done.stderr and "only 20 pairs of dev" in done.stderr
     assert "mini knows Spanish already" in done.stderr
     return folder, done.stdout
 
@@ -75,6 +76,16 @@ def test_a_finished_run_is_measured_again_and_other_text_refused(
     other = write(tmp_path / "pairs.tsv", *demo_pairs(399))
     fails(run(*command(other, folder)), 1, "is of another command or of other text", "-o")
     fails(run(*command(pairs, folder), "--set", "trainer.seed=7"), 1, "phases.train.trainer.seed (42, now 7)")
+
+
+def test_columns_in_other_languages_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    both = write(tmp_path / "pairs.tsv", *demo_pairs(400))
+    begin("swh_Latn", [both], tmp_path / "one")
+    assert re.search(r"\d+ % of the sources look Spanish, and Swahili is stated", caplog.text)
+    sources = [pair.partition("\t")[0] for pair in demo_pairs(400)]
+    spanish = [f"{one} Eso dijo ayer mi hermano.\t{one}" for one in sources]
+    begin("spa_Latn", [write(tmp_path / "spanish.tsv", *spanish)], tmp_path / "two")
+    assert re.search(r"\d+ % of the targets look Spanish, and English is stated", caplog.text)
 
 
 def test_stopped_and_run_again_it_goes_on(

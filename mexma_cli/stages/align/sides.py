@@ -34,7 +34,6 @@ from mexma_cli.text.lines import (
     read_sentences,
     scan,
     spooled,
-    tell_if_broken,
 )
 from mexma_cli.text.pages import stated_encoding
 
@@ -65,7 +64,8 @@ class TextSide:
             self.identity: Any = content_checksum(self.store)
         else:
             text = scan(stack.enter_context(spooled(path)), label)
-            tell_if_broken(label, text.broken)
+            if text.broken:
+                log.warning("%s: %s", label, text.broken)
             rows, sentences, self.identity = text.lines, read_again(text), text.checksum
         of_line = np.zeros(rows, np.int32)
         self.names: Sequence[str] = [""]
@@ -133,7 +133,8 @@ class FolderSide:
                 state = file.stat()
                 self.sizes[number] = state.st_size // _BYTES + 1
                 contents.append([self.names[number], state.st_size, state.st_mtime_ns])
-        tell_if_broken(str(path), broken_lines(start))
+        if broken := broken_lines(start):
+            log.warning("%s: %s", path, broken)
         self.identity: Any = fingerprint([*contents, *filter(None, [stated_encoding()])])
 
     def read(self, number: int) -> Document:

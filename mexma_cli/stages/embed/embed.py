@@ -23,7 +23,7 @@ from mexma_cli.store.writer import EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
 from mexma_cli.text.kinds import suffix_of
-from mexma_cli.text.lines import FileScan, is_blank, read_again, scan, tell_if_broken
+from mexma_cli.text.lines import FileScan, is_blank, read_again, scan
 from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,8 @@ def embed_file(
                 "has tabs as files of sentence pairs do" if tabs else "is CSV by its name",
                 ": `cut -f 2` takes one of them" if tabs else "",
             )
-        tell_if_broken(text.label, text.broken)
+        if text.broken:
+            log.warning("%s: %s", text.label, text.broken)
     encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,

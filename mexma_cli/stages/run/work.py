@@ -162,7 +162,7 @@ def _clocks() -> tuple[float, float]:
 @_work
 def split(task: Task) -> dict[str, Any]:
     """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
-    from mexma_cli.stages.split.inputs import Splitting, find_inputs
+    from mexma_cli.stages.split.inputs import Splitting, broken_text, find_inputs
     from mexma_cli.stages.split.split import SplitOutputs, split
 
     settings, language = RunSplitting.model_validate(task.settings["split"]), task.settings["language"]
@@ -177,7 +177,7 @@ def split(task: Task) -> dict[str, Any]:
     lost = {reason: count for reason, count in report.documents_dropped.items() if reason in report.named}
     said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
     notes = [f"of {counted(report.documents, 'document')} {'; '.join(said)}"] if lost else []
-    notes += report.in_others(language)
+    notes += [*report.in_others(language), *broken_text(inputs.files, how.settings)]
     return asdict(report) | {"notes": [f"{language}: {note}" for note in notes]}
 
 

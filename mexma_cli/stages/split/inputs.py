@@ -32,7 +32,6 @@ from mexma_cli.text.lines import (
     is_blank,
     label_of,
     read_pieces,
-    tell_if_broken,
     with_line_feeds,
 )
 from mexma_cli.text.pages import in_utf8
@@ -221,13 +220,19 @@ def chosen_inputs(
         resolve(lang)  # only TMX has languages that are none
     elif how.language == UNSTATED:
         log.warning("%s is not the code of one language, so the language is not checked", lang)
-    if (settings.document, settings.format) == ("line", None):
-        for file in found.files:
-            if kind_of(file) == "text" and file.is_file():
-                start = next(read_pieces(file, label_of(file)), b"")
-                if tell_if_broken(label_of(file), broken_lines(start)):
-                    break
+    for warning in broken_text(found.files, settings):
+        log.warning("%s", warning)
     return found, how
+
+
+def broken_text(files: Sequence[Path], settings: SplitSettings) -> list[str]:
+    """What `broken_lines` says of the first such text, where each line would be a document."""
+    by_line = (settings.document, settings.format) == ("line", None)
+    for file in filter(Path.is_file, files if by_line else ()):
+        start = next(read_pieces(file, label_of(file)), b"") if kind_of(file) == "text" else b""
+        if broken := broken_lines(start):
+            return [f"{label_of(file)}: {broken}"]
+    return []
 
 
 def names_of(files: Sequence[Path]) -> list[str]:
