@@ -11,7 +11,7 @@ from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
     from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
-    from mexma_cli.mining.resampling import HeldOut, Intervals
+    from mexma_cli.mining.resampling import Intervals
     from mexma_cli.mining.threshold import Threshold
     from mexma_cli.stages.tune.tune import Tuned
 
@@ -106,13 +106,18 @@ def _figures(cut: Threshold) -> dict[str, float]:
 
 def tuned_json(found: Tuned) -> dict[str, Any]:
     """A threshold from a gold list."""
+    held = found.held_out and _figures(found.held_out.result) | {
+        "pairs": found.held_out.result.count,
+        "correct": found.held_out.result.correct,
+        "gold": found.held_out.gold,
+    }
     return _figures(found.best) | {
         "pairs": found.best.count,
         "correct": found.best.correct,
         "gold": found.gold,
         "candidates": len(found.scores),
         "intervals": vars(found.intervals),
-        "held_out": _held_out_json(found.held_out),
+        "held_out": held,
     }
 
 
@@ -132,13 +137,6 @@ def _cut_json(cut: EstimatedCut) -> dict[str, Any]:
         "right": cut.right,
         "translations": cut.translations,
     }
-
-
-def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:
-    if held is None:
-        return None
-    counts = {"pairs": held.result.count, "correct": held.result.correct, "gold": held.gold}
-    return _figures(held.result) | counts
 
 
 def _print_figures(best: Threshold, intervals: Intervals) -> None:

@@ -54,11 +54,6 @@ class LocalExecutor:
             found.append(self._ended.get())
         return found
 
-    def processes(self) -> list[int]:
-        """The processes that are there now."""
-        there = [worker.process for worker in self._workers]
-        return [process.pid for process in there if process and process.poll() is None]
-
     def stop(self) -> None:
         """End all processes."""
         self._stopped = True

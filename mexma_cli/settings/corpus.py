@@ -144,25 +144,25 @@ class CorpusRecipe(Section):
     root: str = "."
     """Folder or URL that input paths start from; a relative one is looked for beside the recipe, then in the
     current folder."""
-    encoder: RunEncoder = Field(default_factory=lambda: RunEncoder.model_validate({}))
+    encoder: RunEncoder = Field(default_factory=RunEncoder)
     """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)
     """The text of each language, by its code."""
     pairs: Literal["all"] | Code | tuple[tuple[Code, Code], ...] = "all"
     """all: each language with each; a code: each language into this one; or a list of [source, target]."""
-    units: UnitSizes = Field(default_factory=lambda: UnitSizes.model_validate({}))
+    units: UnitSizes = Field(default_factory=UnitSizes)
     """Size of units of work."""
-    mine: RunMining = Field(default_factory=lambda: RunMining.model_validate({}))
+    mine: RunMining = Field(default_factory=RunMining)
     """How pairs are mined."""
     align: AlignSettings | None = None
     """Align documents of the same id instead of mining; needs `split`. `{}` for the defaults."""
     filter: RunFilter | None = None
     """Drop pairs by rules; `{}` for the default ones."""
-    output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
+    output: CorpusOutput = Field(default_factory=CorpusOutput)
     """How pairs are written."""
-    slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """Slurm's job arrays."""
-    ray: RaySettings = Field(default_factory=lambda: RaySettings.model_validate({}))
+    ray: RaySettings = Field(default_factory=RaySettings)
     """The Ray cluster."""
 
     @field_validator("languages", mode="after")

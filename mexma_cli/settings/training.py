@@ -453,7 +453,5 @@ class DecomposeRecipe(Section):
     """The vectors."""
     objective: Annotated[SerializeAsAny[DecomposerSettings], PlainValidator(DecomposerSettings.chosen)]
     """The losses, chosen by `name`."""
-    trainer: DecomposeTrainerSettings = Field(
-        default_factory=lambda: DecomposeTrainerSettings.model_validate({})
-    )
+    trainer: DecomposeTrainerSettings = Field(default_factory=DecomposeTrainerSettings)
     """How long it trains, and how fast."""

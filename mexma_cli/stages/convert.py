@@ -42,7 +42,11 @@ def raw_to_store(
     stores only. Refused: a file that is no whole number of rows, or has other rows than the text has lines,
     or a row that is not a number; what a killed run left of other vectors.
     """
-    vectors = open_vectors(raw, settings)
+    if is_npy(raw):
+        vectors = open_npy(raw, settings.dim)
+    else:
+        assert settings.dim is not None
+        vectors = open_raw(raw, settings.dim, settings.dtype)
     width, kind = vectors.shape[1], cast(StoreType, vectors.dtype.name)
     label = label_of(text)
     with spooled(text) as copy:
@@ -121,14 +125,6 @@ def store_to_raw(
             if on_progress is not None:
                 on_progress(done, store.rows)
         store.check_unchanged()
-
-
-def open_vectors(path: Path, settings: ConvertSettings) -> np.ndarray:
-    """Map a file of vectors into memory, [rows, dim]: NumPy's, or a raw one, which the settings describe."""
-    if is_npy(path):
-        return open_npy(path, settings.dim)
-    assert settings.dim is not None
-    return open_raw(path, settings.dim, settings.dtype)
 
 
 def open_raw(path: Path, dim: int, dtype: str) -> np.ndarray:
