@@ -7,6 +7,7 @@ import errno
 import importlib.util
 import io
 import logging
+import os
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -84,6 +85,8 @@ def as_ours(error: BaseException) -> MexmaError:
         around = ascii(error.object[max(0, error.start - 20) : error.end + 20])
         what = f"{around} is no Unicode, and cannot be written in UTF-8"
         return MexmaError(": ".join(filter(None, (file, what))), "rename the file, or clean the text")
+    if line := _line_of_users(error):
+        return MexmaError(f"{line}: {type(error).__name__}: {said}", "MEXMA_DEBUG=1 shows the calls")
     kind = f"{type(error).__name__}{place and f' in {place}'}"
     return MexmaError(": ".join(filter(None, (file, kind, said))), _DEFECT_HINT)
 
@@ -107,6 +110,13 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 def is_defect(error: BaseException) -> bool:
     """Whether nobody foresaw an exception, so that its traceback helps to mend this program."""
     return not (isinstance(error, MexmaError | OSError | UnicodeEncodeError) or is_out_of_memory(error))
+
+
+def _line_of_users(error: BaseException) -> str:
+    """The last line of a user's own file (`--plugin`) that led to an exception; empty if none did."""
+    calls = traceback.walk_tb(error.__traceback__)
+    lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in calls]
+    return next((f"{file}, line {line}" for file, line in reversed(lines) if os.path.isabs(file)), "")
 
 
 def _at_work(error: BaseException) -> tuple[str, str]:

@@ -189,3 +189,9 @@ def test_sentences_in_memory_are_no_text() -> None:
         mexma_cli.align(["Hola."], ["Hello."])  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match="`lines` is one string"):
         list(mexma_cli.langid("Hola."))
+    with pytest.raises(mexma_cli.MexmaError, match=r"no language identifier 'fasttext'"):
+        list(mexma_cli.langid(["Hola."], lid="fasttext"))  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match=r"no pooling 'CLS'\nhint: did you mean cls\?"):
+        mexma_cli.SentenceEncoder.load(pooling="CLS")  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match="a name or a folder, not dict"):
+        mexma_cli.SentenceEncoder.load({})  # type: ignore[arg-type]

@@ -174,11 +174,7 @@ class SentenceEncoder:
     def new(
         cls, shape: NewEncoder, tokenizer: PreTrainedTokenizerFast, max_tokens: int, seed: int
     ) -> SentenceEncoder:
-        """An untrained XLM-R of a recipe's shape, CLS pooling, initialised from `seed`.
-
-        Raises:
-            MexmaError: The heads do not divide the width.
-        """
+        """An untrained XLM-R of a recipe's shape, CLS pooling, initialised from `seed`."""
         from mexma_cli.encoder.model.hugging_face import new_model
 
         model = new_model(shape, len(tokenizer), max_tokens, seed)
@@ -486,7 +482,9 @@ class SentenceEncoder:
         return tokens, None
 
     def embed(
-        self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
+        self,
+        sentences: Sequence[str] | Iterator[str],
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> np.ndarray:
         """One vector a sentence, in the order given.
 
@@ -502,7 +500,8 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
-        (vectors,) = self.embed_each([sentences], on_progress)
+        listed = list(sentences) if isinstance(sentences, Iterator) else sentences
+        (vectors,) = self.embed_each([listed], on_progress)
         return vectors
 
     def embed_each(

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from mexma_cli import languages
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, as_ours
 from mexma_cli.files import clear, whole_file
 from mexma_cli.numerics.machine import cache_folder
 from mexma_cli.reporting.result import Result, describe
@@ -94,7 +94,7 @@ class Embedder:
             with whole_file(path) as file:
                 np.save(file, vectors)
         except (OSError, MexmaError) as error:  # the measurement does not need it
-            log.warning("vectors are not kept in %s: %s", self.folder, error)
+            log.warning("vectors are not kept in %s: %s", self.folder, as_ours(error).message)
         return vectors
 
     def takes(self, language: str) -> bool:

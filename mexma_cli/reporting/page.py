@@ -123,7 +123,12 @@ def compared(results: Sequence[Result]) -> list[list[str]]:
     """A header, and the scores of every result beside its task, its data and its encoder."""
     keys = score_names(results)
     rows = [
-        [one.task, _data(one), one.encoder["name"], *(shown(one.scores.get(key), key) for key in keys)]
+        [
+            one.task,
+            _data(one) + _rows_of(one),
+            one.encoder["name"],
+            *(shown(one.scores.get(key), key) for key in keys),
+        ]
         for one in _told_apart(results)
     ]
     return [["task", "data", "encoder", *keys], *rows]
@@ -144,6 +149,13 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
         label = ", ".join(str(own[key]) for key in ("name", *keys))
         renamed.append(replace(result, encoder=own | {"name": label}))
     return renamed
+
+
+def _rows_of(result: Result) -> str:
+    """The row that the scores are of, or how many they are means of."""
+    if len(result.rows) == 1:
+        return f", {next(iter(result.rows[0].values()))}"
+    return next((_mean_of(result, score) for score in result.scores), "")
 
 
 def _mean_of(result: Result, score: str) -> str:

@@ -64,6 +64,7 @@ def published_scores(result: Result) -> list[PublishedRow]:
 
 _LATEX = str.maketrans(
     {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 )
 """How LaTeX writes characters that mean something to it."""

@@ -193,6 +193,12 @@ class NewEncoder(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the attention weights that is dropped in training."""
 
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> NewEncoder:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
+        return self
+
 
 class Encoder(Section):
     """The encoder that training starts from: an existing one (`from`) or a `new` one with its `tokenizer`."""

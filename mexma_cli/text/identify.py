@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, get_args
 
 import numpy as np
 
 from mexma_cli import languages
-from mexma_cli.errors import MexmaError, require
+from mexma_cli.errors import MexmaError, choice, require
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
 
@@ -78,10 +78,13 @@ def identifier(name: IdentifierName, model: Path | None = None) -> Identifier | 
         model: A fastText model, which is taken instead.
 
     Raises:
-        MexmaError: The package that it needs is not installed, or the file is no model.
+        MexmaError: No such identifier, the package that it needs is not installed, or the file is no model.
     """
     if model is not None:
         return FastText(model)
+    if name not in get_args(IdentifierName):
+        hint = choice(str(name), get_args(IdentifierName), "identifiers")
+        raise MexmaError(f"there is no language identifier {name!r}", f"{hint}; or name a fastText model")
     if name == "none":
         return None
     return Heliport() if name == "heliport" else _py3langid()

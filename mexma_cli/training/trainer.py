@@ -183,8 +183,7 @@ class Trainer:
                     enabled=self.precision != torch.float32,
                 ):
                     terms = self.shared.model(views.to(self.device))
-                    loss = sum(self.objective.weights[name] * term for name, term in terms.items())
-                assert isinstance(loss, torch.Tensor)
+                    loss = self._weighed(terms)
                 stop = given_up()
                 if not stop:
                     self.scaler.scale(loss / settings.accumulate).backward()
@@ -211,6 +210,23 @@ class Trainer:
             "pairs": self.step * self.pairs_per_step,
             "tokens": int(total[-1]),
         }
+
+    def _weighed(self, terms: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The loss: all terms times their weights; terms without weight, and no scalars, are refused."""
+        weights = getattr(self.objective, "weights", {})
+        scalars = isinstance(terms, dict) and all(
+            isinstance(term, torch.Tensor) and not term.ndim for term in terms.values()
+        )
+        if not (scalars and terms and terms.keys() <= weights.keys()):
+            found = ", ".join(terms) if scalars else "something else"
+            what = f"{type(self.objective).__name__}.forward returns {found or 'no term'}"
+            raise MexmaError(
+                f"{what}; its `weights` are of {', '.join(weights) or 'no term'}",
+                "it returns a dict of terms, each a tensor without dimensions; `weights` has one for each",
+            )
+        loss = sum(weights[name] * term for name, term in terms.items())
+        assert isinstance(loss, torch.Tensor)
+        return loss
 
     def _position(self, micro: int, rank: int) -> int:
         """Where in the run a micro-batch of this step begins, or of the next ones if there are not so many.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli.settings.stages import MineSettings
+from mexma_cli.stages.mine.probable import with_score
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run, write
 
@@ -93,6 +95,13 @@ def test_where_probabilities_cannot_be_had_it_is_said(stores: tuple[Path, Path])
         done = ok(run("mine", *options, "--threshold", "1.2"))
         assert done.stderr.count("scored by margin, without the classifier") == 1 and reason in done.stderr
         assert float(done.stdout.split("\t")[0]) > 1.2
+
+
+def test_a_classifier_that_is_left_out_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    settings = MineSettings(classifier=Path("own.json"))
+    assert with_score(settings, "another encoder", one_text=True).score == "margin"
+    assert "scored by margin, without the classifier: it is for two different texts" in caplog.text
 
 
 def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, Path], tmp_path: Path) -> None:

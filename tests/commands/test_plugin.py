@@ -118,6 +118,24 @@ def test_a_file_that_was_changed_is_run_again(recipe: str, plugin: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ('return {"triplet": nearer.nothing}', ", line 25: AttributeError: 'Tensor' object has no attribute"),
+        ("return nearer.mean()", "Triplet.forward returns something else; its `weights` are of triplet"),
+        ('return {"other": nearer.mean()}', "Triplet.forward returns other; its `weights` are of triplet"),
+        ("return {}", "Triplet.forward returns no term"),
+    ],
+)
+def test_what_is_wrong_in_its_loss_is_no_defect_of_mexma(
+    now: str, message: str, recipe: str, plugin: str
+) -> None:
+    before = 'return {"triplet": nearer[~(translations | repeated)].mean()}'
+    Path(plugin).write_text(EXAMPLE.replace(before, now), encoding="utf-8")
+    done = mexma("train", recipe, "--plugin", plugin)
+    assert done.exit_code == 1 and message in done.stderr and "defect" not in done.stderr
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, ": no such file"),

@@ -34,8 +34,9 @@ def test_json_there_and_back(tmp_path: Path) -> None:
 
 
 def test_a_table_for_latex() -> None:
-    table = [["encoder", "F1"], ["mini_1 & \\x", "90.52"]]
-    wanted = r"\begin{tabular}{lr} \hline encoder & F1 \\ \hline mini\_1 \& \textbackslash{}x & 90.52 \\"
+    table = [["encoder", "F1 de->en"], ["mini_1 & \\x", "90.52"]]
+    header = r"\hline encoder & F1 de-\textgreater{}en \\ \hline"
+    wanted = rf"\begin{{tabular}}{{lr}} {header} mini\_1 \& \textbackslash{{}}x & 90.52 \\"
     assert as_latex(table).replace("\n", " ") == wanted + r" \hline \end{tabular} "
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
@@ -36,7 +36,7 @@ from mexma_cli.encoder.loading.tokenizer import (
 from mexma_cli.encoder.loading.weights import missing, read_pickled, reason
 from mexma_cli.encoder.model.families import ACTIVATIONS, FAMILIES, STATIC, Pooling
 from mexma_cli.encoder.model.transformer import StoredModel, Transformer, Weights
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, choice
 
 if TYPE_CHECKING:
     import torch
@@ -84,6 +84,14 @@ def load(
     name_or_path: str | Path, pooling: Pooling | None, trust_remote_code: bool, code_revision: str | None
 ) -> Loaded:
     """An encoder's parts; see `SentenceEncoder.load`."""
+    if pooling not in (None, *get_args(Pooling)):
+        hint = choice(str(pooling), get_args(Pooling), "the poolings")
+        raise MexmaError(f"there is no pooling {pooling!r}", hint)
+    if not isinstance(name_or_path, str | Path):
+        raise MexmaError(
+            f"an encoder is a name or a folder, not {type(name_or_path).__name__}",
+            "save a model of transformers or sentence-transformers, and name its folder",
+        )
     if isinstance(name_or_path, Path):
         name_or_path = os.path.join(".", name_or_path)
     name = name_or_path.rstrip("/") or name_or_path

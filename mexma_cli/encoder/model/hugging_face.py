@@ -17,7 +17,6 @@ from transformers import (
 )
 
 from mexma_cli.encoder.model.families import FAMILIES
-from mexma_cli.errors import MexmaError
 from mexma_cli.settings.training import NewEncoder
 
 LoadingReport = dict[str, Any]
@@ -112,12 +111,7 @@ _SLACK = 1 << 20  # what a small model may lack, to be named by `LoadingReport`
 
 
 def new_model(shape: NewEncoder, vocabulary: int, max_tokens: int, seed: int) -> PreTrainedModel:
-    """An untrained XLM-R of a recipe's shape, initialised from `seed`; heads have to divide the width."""
-    if shape.width % shape.heads:
-        raise MexmaError(
-            f"encoder.new: {shape.heads} heads do not divide a width of {shape.width}",
-            "the width is a multiple of the number of heads",
-        )
+    """An untrained XLM-R of a recipe's shape, initialised from `seed`."""
     config = XLMRobertaConfig(
         vocab_size=vocabulary,
         hidden_size=shape.width,

@@ -45,7 +45,7 @@ def with_score(
     if reason is not None:
         if settings.score == "probability":
             raise MexmaError(f"--score probability does not go with this: {reason}")
-        if settings.score is None and encoder == BUNDLED:
+        if settings.score is None and (settings.classifier is not None or encoder == BUNDLED):
             log.info("scored by margin, without the classifier: %s", reason)
         return settings.but(score="margin")
     wrong, hint = None, "--margin ratio scores pairs by margin"
