@@ -58,10 +58,7 @@ class PairPrecision:
     """
 
     def __init__(
-        self,
-        scores: np.ndarray,
-        probabilities: np.ndarray,
-        said: tuple[np.ndarray, np.ndarray] | None = None,
+        self, scores: np.ndarray, probabilities: np.ndarray, said: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
         """
         Args:

@@ -59,20 +59,8 @@ _NO_NUMBER = re.compile(r"one(?: of\b| another\b| day\b|'s\b|’s\b)", re.IGNORE
 _MONTHS = "January February March April June July August September October November December"
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 _CALENDAR = tuple(_MONTHS.split()), tuple(_DAYS.split())
-_TITLES = (
-    "Mr",
-    "Mrs",
-    "Ms",
-    "Dr",
-    "Sir",
-    "Lord",
-    "Lady",
-    "President",
-    "Professor",
-    "Minister",
-    "King",
-    "Queen",
-)
+_ADDRESSES = "Mr Mrs Ms Dr Sir Lord Lady President Professor Minister King Queen"
+_TITLES = frozenset(_ADDRESSES.split())
 _PLACES = ("in", "at", "from", "to", "near", "across", "toward", "towards", "outside", "throughout")
 _SMALL = frozenset(("of", "the", "de", "la", "von", "van", "and", "al", "bin"))
 _AUXILIARY = re.compile(

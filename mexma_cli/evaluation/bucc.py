@@ -113,10 +113,7 @@ def _read(pair: str, split: str, files: Files, folder: Path) -> MiningSet | None
     return MiningSet(_codes(pair), split, source_ids, sources, target_ids, targets, gold, is_bucc)
 
 
-_TUNED_ON = {
-    True: ("training", "train", "dev", "sample"),
-    False: ("sample", "dev"),
-}
+_TUNED_ON = {True: ("training", "train", "dev", "sample"), False: ("sample", "dev")}
 """The splits that a threshold may come from, the best one first, with and without a test split. The paper
 tunes on training and applies to test; the organisers' gold list for test is not public."""
 

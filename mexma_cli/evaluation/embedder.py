@@ -166,9 +166,7 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
     if not known or "no" not in marks:
         return result
     log.info(
-        "the encoder does not know %s of the %s languages, which are marked",
-        marks.count("no"),
-        len(marks),
+        "the encoder does not know %s of the %s languages, which are marked", marks.count("no"), len(marks)
     )
     scores = {}
     for score, mean in result.scores.items():

@@ -182,15 +182,7 @@ PENALTIES = tuple(2.0**power for power in range(-2, 4))
 PENALTIES_BY_FOLDS = tuple(2.0**power for power in range(-1, 6))
 ITERATIONS = 1000
 LANGUAGE = "eng_Latn"
-EXAMPLES = {
-    "MR": 10662,
-    "SST2": 70042,
-    "TREC": 5952,
-    "CR": 3775,
-    "SUBJ": 10000,
-    "MPQA": 10606,
-    "MRPC": 5801,
-}
+EXAMPLES = {"MR": 10662, "SST2": 70042, "TREC": 5952, "CR": 3775, "SUBJ": 10000, "MPQA": 10606, "MRPC": 5801}
 """Examples of all parts, in SentEval's download."""
 
 OnFit = Callable[[], object]

@@ -71,18 +71,13 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
     wanted = list(files) if languages is None else _wanted(folder, languages, files)
     pairs = []
     for language in wanted:
-        english = _english(files[language], language)
+        own = files[language]
+        plain = own.with_name(f"tatoeba.{language}-eng.eng")
+        if (english := plain_or_compressed(plain)) is None:
+            raise MexmaError(f"{own.parent}: {plain.name} is missing beside {own.name}", f"needed: {HINT}")
         lines = read_sentences(english)
-        pairs.append(AlignedPair(language, read_aligned(files[language], english, len(lines)), lines))
+        pairs.append(AlignedPair(language, read_aligned(own, english, len(lines)), lines))
     return pairs
-
-
-def _english(path: Path, language: str) -> Path:
-    """The other side of a language's file."""
-    plain = path.with_name(f"tatoeba.{language}-eng.eng")
-    if found := plain_or_compressed(plain):
-        return found
-    raise MexmaError(f"{path.parent}: {plain.name} is missing beside {path.name}", f"needed: {HINT}")
 
 
 def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:

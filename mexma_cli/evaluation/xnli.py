@@ -245,10 +245,7 @@ class PairClassifier(nn.Module):
 
 
 def fine_tune(
-    model: PairClassifier,
-    train: Inference,
-    settings: FineTuning,
-    on_step: OnStep = lambda pairs, loss: None,
+    model: PairClassifier, train: Inference, settings: FineTuning, on_step: OnStep = lambda pairs, loss: None
 ) -> None:
     """Train all weights on pairs of one language.
 

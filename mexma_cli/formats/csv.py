@@ -51,9 +51,8 @@ class Csv(BitextFormat):
             yield (_line(pair[: len(names)]),), 0
 
     def recognises(self, start: bytes) -> bool:
-        names = (
-            start.removeprefix(BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r").split(",")
-        )
+        line = start.removeprefix(BOM_UTF8).partition(b"\n")[0].decode(errors="replace")
+        names = line.rstrip("\r").split(",")
         return {"source", "target"} <= {*names} <= {*FIELDS, "source", "target"}
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:

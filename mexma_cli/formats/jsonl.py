@@ -88,7 +88,8 @@ class _Sides:
         if is_blank(line):
             return BLANK
         try:
-            found = json.loads(line, parse_int=float, parse_constant=_nothing)  # of any length
+            # Integers of any length; NaN and Infinity are no values that are known.
+            found = json.loads(line, parse_int=float, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             found = None
         names = found if isinstance(found, dict) else {}
@@ -113,7 +114,3 @@ class _Sides:
         tags = [tag for tag, text in texts.items() if isinstance(text, str | None)]
         found, self.languages = sides_among(self.languages, tags, where, self._options)
         return [texts[tag] if tag else None for tag in found]
-
-
-def _nothing(constant: str) -> None:
-    """NaN and Infinity are no values that are known."""

@@ -57,6 +57,7 @@ class Parquet(BitextFormat):
 
         pairs = iter(pairs)
         first = next(pairs, None)
+        every = chain([first] if first else [], pairs)
         fields = (
             (first._fields if with_ids else first._fields[:3]) if first else ("score", "source", "target")
         )
@@ -69,7 +70,7 @@ class Parquet(BitextFormat):
         schema = pyarrow.schema([(field, types[FIELDS.get(field, str)]) for field in fields])
         sink = _Sink()
         with ParquetWriter(sink, schema, compression="zstd") as writer:
-            for rows in _batches(chain([first] if first else [], pairs)):
+            while rows := list(islice(every, _ROWS)):
                 columns = {field: [getattr(pair, field) for pair in rows] for field in fields}
                 writer.write_table(pyarrow.table(columns, schema=schema))
                 yield (sink.take(),), 0
@@ -195,12 +196,6 @@ def _lengths(column: Any) -> np.ndarray:
     else:
         found = compute.binary_length(column)
     return np.asarray(compute.fill_null(found, 0), dtype=np.int64)
-
-
-def _batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    pairs = iter(pairs)
-    while batch := list(islice(pairs, _ROWS)):
-        yield batch
 
 
 class _Sink:

@@ -74,22 +74,11 @@ _SCORE = frozenset(
     {"score", "scores", "margin", "margin_score", "laser_score", "similarity", "cosine", "aligner_score"}
     | {"alignment_score", "bleualign", "bicleaner", "bicleaner_score", "bicleaner_ai", "bicleaner_ai_score"}
 )
-_OTHER_COLUMNS = frozenset(
-    {
-        "",
-        "id",
-        "index",
-        "corpus",
-        "url",
-        "src_url",
-        "trg_url",
-        "tgt_url",
-        "source_url",
-        "target_url",
-        "origin",
-    }
-    | {"license", "hash", "src_lang", "tgt_lang", "trg_lang", "source_lang", "target_lang"}
+_OTHERS_NAMED = (
+    "id index corpus url src_url trg_url tgt_url source_url target_url origin license hash src_lang tgt_lang "
+    "trg_lang source_lang target_lang"
 )
+_OTHER_COLUMNS = frozenset(["", *_OTHERS_NAMED.split()])
 
 
 @bitext_format

@@ -138,13 +138,7 @@ def exponentials(_: Any, x: Any, i: Any, size: Any, norm: Any, out: Any) -> Any:
             n = code.call("floor.v16f32", _FLOATS, add_product(given, _all(1.44269504), _all(0.5)))
             r = add_product(n, _all(2.12194440e-4), add_product(n, _all(-0.693359375), given))
             p = _all(1.9875691500e-4)
-            for term in (
-                1.3981999507e-3,
-                8.3334519073e-3,
-                4.1665795894e-2,
-                1.6666665459e-1,
-                5.0000001201e-1,
-            ):
+            for term in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
                 p = add_product(p, r, _all(term))
             p = b.fadd(add_product(b.fmul(p, r), r, r), _all(1))
             power = b.shl(b.add(b.fptosi(n, _WORDS), _all(127, _WORD)), _all(23, _WORD))

@@ -76,7 +76,11 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
             shard = self.manifest.shards[index]
             first = at - shard.offset
             last = min(stop - shard.offset, shard.rows)
-            out[at - start : at - start + last - first] = self._read(index, first, last)
+            self._check(index)
+            path = self.path / shard.vectors.name
+            with self.reading():
+                rows = rows_of(path, *file_type(self.manifest.dtype, self.dim), (first, last), AGAIN)
+                out[at - start : at - start + last - first] = as_vectors(rows)
             at += last - first
         return out
 
@@ -131,13 +135,6 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
             raise MexmaError(
                 f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said", AGAIN
             )
-
-    def _read(self, index: int, first: int, last: int) -> np.ndarray:
-        """Some rows of a shard."""
-        self._check(index)
-        path, manifest = self.path / self.manifest.shards[index].vectors.name, self.manifest
-        with self.reading():
-            return as_vectors(rows_of(path, *file_type(manifest.dtype, self.dim), (first, last), AGAIN))
 
     def _check(self, index: int) -> None:
         """Before a shard's vectors are read for the first time, see that they are what was written."""

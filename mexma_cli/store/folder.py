@@ -10,20 +10,8 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    MANIFEST,
-    PROGRESS,
-    Names,
-    check_own,
-    checksum_file,
-    commit,
-    in_work,
-    kind_of,
-    partial,
-    read_manifest,
-    write_json_atomic,
-)
 from mexma_cli.store.arrays import check_content
 from mexma_cli.text.lines import OTHER_FORMATS
 
@@ -44,7 +32,7 @@ class File(Frozen):
     @classmethod
     def of(cls, path: Path) -> File:
         """Describe a file that is on the disk."""
-        return cls(name=path.name, bytes=path.stat().st_size, checksum=checksum_file(path))
+        return cls(name=path.name, bytes=path.stat().st_size, checksum=files.checksum_file(path))
 
 
 class FolderManifest(Frozen):
@@ -100,17 +88,17 @@ class Folder(Generic[Manifest]):
     @classmethod
     def manifest_of(cls, folder: Path) -> Manifest:
         """Read the manifest alone; refused where there is none, or it is damaged, or of another kind."""
-        if not (folder / MANIFEST).is_file():
+        if not (folder / files.MANIFEST).is_file():
             raise cls._missing(folder)
         if isinstance(kind := _kind(folder), str) and kind != cls._own_kind():
             raise MexmaError(f"{folder} is no {cls.what}", cls.made_by)
         hint = cls.again if cls.has_files(folder) else None
-        manifest: Manifest = read_manifest(folder / MANIFEST, cls.model, cls.version, hint)  # pyrefly: ignore[bad-assignment]
+        manifest: Manifest = files.read_manifest(folder / files.MANIFEST, cls.model, cls.version, hint)  # pyrefly: ignore[bad-assignment]
         return manifest
 
     @classmethod
     def _missing(cls, folder: Path) -> MexmaError:
-        if any((place / PROGRESS).is_file() for place in (folder, partial(folder))):
+        if any((place / files.PROGRESS).is_file() for place in (folder, files.partial(folder))):
             return MexmaError(
                 f"{folder}: its making was interrupted, there is no finished {cls.what}",
                 "run the same command again: it goes on where it stopped",
@@ -120,8 +108,8 @@ class Folder(Generic[Manifest]):
         if not folder.is_dir():
             return MexmaError(f"{folder} is a file and no {cls.what}", cls.made_by)
         if cls.has_files(folder):
-            return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", cls.again)
-        return MexmaError(f"{folder} is no {cls.what}: it has no {MANIFEST}", cls.made_by)
+            return MexmaError(f"{folder} is damaged: it has no {files.MANIFEST}", cls.again)
+        return MexmaError(f"{folder} is no {cls.what}: it has no {files.MANIFEST}", cls.made_by)
 
     @classmethod
     def checksums(cls, manifest: Manifest) -> Mapping[str, str]:
@@ -170,10 +158,10 @@ class Folder(Generic[Manifest]):
     def finish(cls, path: Path, manifest: Manifest) -> Self:
         """Write the manifest of a folder that was made in the workplace of `path`, and give it that name,
         which nothing else may have by then."""
-        write_json_atomic(in_work(path) / MANIFEST, manifest.model_dump(mode="json"))
+        files.write_json_atomic(files.in_work(path) / files.MANIFEST, manifest.model_dump(mode="json"))
         if path.exists():
             cls.check_replaceable(path, overwrite=True)
-        commit(path)
+        files.commit(path)
         return cls.open(path)
 
     @classmethod
@@ -190,10 +178,10 @@ class Folder(Generic[Manifest]):
             )
         if not overwrite:
             raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-        own: Names = re.compile(rf"{cls.names.pattern}|{re.escape(MANIFEST)}")
+        own: files.Names = re.compile(rf"{cls.names.pattern}|{re.escape(files.MANIFEST)}")
         with suppress(MexmaError):
-            own = {MANIFEST, *cls.checksums(cls.manifest_of(path))}
-        check_own(path, own)
+            own = {files.MANIFEST, *cls.checksums(cls.manifest_of(path))}
+        files.check_own(path, own)
 
     @classmethod
     def has_files(cls, folder: Path) -> bool:
@@ -212,7 +200,7 @@ class Folder(Generic[Manifest]):
 
 def _kind(folder: Path) -> object:
     with suppress(MexmaError):
-        return kind_of(folder)
+        return files.kind_of(folder)
     return None
 
 

@@ -19,20 +19,8 @@ import numpy as np
 import xxhash
 from pydantic import Field
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    KEPT,
-    PROGRESS,
-    Sealed,
-    fsync_file,
-    fsync_folder,
-    is_special,
-    no_space_as_message,
-    partial,
-    read_manifest,
-    remove,
-    write_json_atomic,
-)
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +31,7 @@ _SHARE = 20  # at most a twentieth of the time goes into writing
 _FINISHED = "found.keys"
 
 
-class Entry(Sealed):
+class Entry(files.Sealed):
     """The content of ``progress.json``."""
 
     format_version: int = FORMAT_VERSION
@@ -71,15 +59,15 @@ class Journal:
     """
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        self._workplace, self.folder, self._search = folder, folder / KEPT, search
-        with no_space_as_message(folder):
+        self._workplace, self.folder, self._search = folder, folder / files.KEPT, search
+        with files.no_space_as_message(folder):
             self.folder.mkdir(exist_ok=True)
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Entry | None = None
-        if (folder / PROGRESS).is_file():
-            kept = read_manifest(folder / PROGRESS, Entry, FORMAT_VERSION, self._anew)
+        if (folder / files.PROGRESS).is_file():
+            kept = files.read_manifest(folder / files.PROGRESS, Entry, FORMAT_VERSION, self._anew)
             if not kept.checksum:
-                raise self._damaged(folder / PROGRESS, "it has no checksum")
+                raise self._damaged(folder / files.PROGRESS, "it has no checksum")
             differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
             if differing:
                 raise MexmaError(
@@ -114,18 +102,18 @@ class Journal:
             MexmaError: The disk is full.
         """
         kept = self._kept or Entry(search=self._search)
-        with no_space_as_message(self.folder):
+        with files.no_space_as_message(self.folder):
             self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
 
     def _enter(self, entry: Entry, began: float) -> None:
-        fsync_folder(self.folder)
-        write_json_atomic(self._workplace / PROGRESS, entry.sealed().model_dump(mode="json"))
+        files.fsync_folder(self.folder)
+        files.write_json_atomic(self._workplace / files.PROGRESS, entry.sealed().model_dump(mode="json"))
         self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 
     def forget(self) -> None:
         """Take the entry back: nobody will want to go on with this search."""
-        (self._workplace / PROGRESS).unlink(missing_ok=True)
+        (self._workplace / files.PROGRESS).unlink(missing_ok=True)
         self._kept = None
 
     @property
@@ -172,16 +160,16 @@ class FileJournal(Journal):
         if top < self._finished:  # the search starts anew
             self._finished, self._finished_digest = 0, xxhash.xxh3_128()
         new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
-        with no_space_as_message(self.folder):
+        with files.no_space_as_message(self.folder):
             with (self.folder / _FINISHED).open("ab") as file:
                 # After the last entry there may be one that was cut short.
                 file.truncate(self._finished * forward.shape[1] * 8)
                 file.write(forward[self._finished : top])  # pyrefly: ignore[bad-argument-type]
-                fsync_file(file)
+                files.fsync_file(file)
             with (self.folder / new).open("wb") as file:
                 file.write(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
                 file.write(backward)  # pyrefly: ignore[bad-argument-type]
-                fsync_file(file)
+                files.fsync_file(file)
             keys = self._digest(forward, backward, rows, top)
             entry = Entry(
                 search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new, keys=keys
@@ -210,10 +198,10 @@ def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[
     Args:
         begin: Makes or opens it in the folder.
     """
-    if output is None or is_special(output):
+    if output is None or files.is_special(output):
         yield None
         return
-    folder = partial(output)
+    folder = files.partial(output)
     kept = begin(folder)
     try:
         yield kept
@@ -221,4 +209,4 @@ def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[
         if kept.begun:
             log.info("what was found so far is kept in %s; the same command goes on there", folder)
         raise
-    remove(folder / PROGRESS)
+    files.remove(folder / files.PROGRESS)

@@ -212,11 +212,7 @@ class UnfinishedStore(Frozen):
     shards: Shards = ()
 
 
-_WORDS = {
-    "fingerprint": "encoder",
-    "dtype": "stored type",
-    "precision": "computing type",
-}
+_WORDS = {"fingerprint": "encoder", "dtype": "stored type", "precision": "computing type"}
 
 
 def _said(value: Any) -> str:

@@ -17,22 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from mexma_cli import __version__
+from mexma_cli import __version__, files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    MANIFEST,
-    MARK,
-    PROGRESS,
-    check_parent,
-    checksum_file,
-    fingerprint,
-    fsync_file,
-    in_work,
-    no_space_as_message,
-    partial,
-    remove,
-    workplace,
-)
 from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, mapped, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import File, Folder, FolderManifest, Frozen
@@ -106,7 +92,9 @@ class NeighbourStore(Folder[NeighbourManifest]):
 
     def check_sizes(self) -> None:
         if self.checksums(self.manifest).keys() != {_file(name) for name in ARRAYS}:
-            raise MexmaError(f"{self.path / MANIFEST} is damaged: it names other files than a store has")
+            raise MexmaError(
+                f"{self.path / files.MANIFEST} is damaged: it names other files than a store has"
+            )
         for name, dtype in ARRAYS.items():
             rows, k = self._shape(name)
             check_size(self.path / _file(name), file_size(rows, dtype, k), _AGAIN)
@@ -192,15 +180,15 @@ def searching(path: Path, overwrite: bool = False) -> Iterator[Path]:
         MexmaError: Something is there already, another process writes there, or the disk is full.
     """
     NeighbourStore.check_replaceable(path, overwrite)
-    check_parent(path)
-    part = partial(path)
-    with workplace(path):
+    files.check_parent(path)
+    part = files.partial(path)
+    with files.workplace(path):
         if overwrite:
-            remove(part, but=(MARK,))
+            files.remove(part, but=(files.MARK,))
         try:
             yield part
         finally:
-            if (part / PROGRESS).is_file():
+            if (part / files.PROGRESS).is_file():
                 log.info("the neighbours so far are kept in %s; the same command goes on there", part)
 
 
@@ -215,10 +203,10 @@ def write(
     """
     assert set(arrays) == set(ARRAYS), sorted(arrays)
     assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
-    files, folder = [], in_work(final)
-    with no_space_as_message(partial(final)):
+    written, folder = [], files.in_work(final)
+    with files.no_space_as_message(files.partial(final)):
         if folder.exists():
-            remove(folder)
+            files.remove(folder)
         folder.mkdir()
         for name, dtype in ARRAYS.items():
             path, values = folder / _file(name), arrays[name]
@@ -226,19 +214,19 @@ def write(
                 array = ArrayWriter(file, dtype, values.shape[1])
                 array.write(values)
                 array.close()
-                fsync_file(file)
-            files.append(File.of(path))
+                files.fsync_file(file)
+            written.append(File.of(path))
     manifest = NeighbourManifest(
         forward_k=arrays["forward_ids"].shape[1],
         backward_k=arrays["backward_ids"].shape[1],
         source=source,
         target=target,
-        files=tuple(files),
+        files=tuple(written),
         tool_version=__version__,
         **facts,
     )
     store = NeighbourStore.finish(final, manifest)
-    remove(partial(final) / PROGRESS)
+    files.remove(files.partial(final) / files.PROGRESS)
     return store
 
 
@@ -254,7 +242,7 @@ def side_of(
         path=name or str(store.path),
         rows=store.rows,
         content=content_checksum(store),
-        manifest=checksum_file(store.path / MANIFEST),
+        manifest=files.checksum_file(store.path / files.MANIFEST),
         encoder=store.manifest.encoder,
         fingerprint=store.manifest.fingerprint,
         duplicates=duplicates,
@@ -265,8 +253,8 @@ def side_of(
 
 def content_checksum(store: EmbeddingStore) -> str:
     """A checksum of the encoder, vectors and sentences, whatever the store's path and command line were."""
-    files = [[file.checksum for file in files_of(shard)] for shard in store.manifest.shards]
-    return fingerprint([store.manifest.fingerprint, files])
+    checksums = [[file.checksum for file in files_of(shard)] for shard in store.manifest.shards]
+    return files.fingerprint([store.manifest.fingerprint, checksums])
 
 
 def _file(name: str) -> str:

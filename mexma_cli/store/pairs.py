@@ -19,24 +19,9 @@ from typing import IO, Any, Literal, get_args
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from mexma_cli import __version__
+from mexma_cli import __version__, files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    MANIFEST,
-    checksum_file,
-    fsync_file,
-    in_work,
-    make_folder,
-    no_space_as_message,
-    workplace,
-)
-from mexma_cli.store.arrays import (
-    ArrayWriter,
-    check_size,
-    cut_short,
-    file_size,
-    rows_of,
-)
+from mexma_cli.store.arrays import ArrayWriter, check_size, cut_short, file_size, rows_of
 from mexma_cli.store.folder import Folder, FolderManifest, Frozen
 
 FORMAT_VERSION = 1
@@ -179,20 +164,20 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
             yield f"{name}.offsets", part.each * len(self) + 1, _OFFSET
 
     def check_sizes(self) -> None:
-        files = {f"{name}.npy" for name, _, _ in self._contents()}
-        if set(self.manifest.tokens) != {*SIDES} or set(self.manifest.checksums) != files:
+        named = {f"{name}.npy" for name, _, _ in self._contents()}
+        if set(self.manifest.tokens) != {*SIDES} or set(self.manifest.checksums) != named:
             raise MexmaError(
-                f"{self.path / MANIFEST} is damaged: it names other files than a store has", _AGAIN
+                f"{self.path / files.MANIFEST} is damaged: it names other files than a store has", _AGAIN
             )
         for name, length, dtype in self._contents():
             check_size(self.path / f"{name}.npy", file_size(length, dtype), _AGAIN)
 
     def _open(self) -> None:
-        files = {}
+        opened = {}
         for name, _, _ in self._contents():
-            files[name] = os.open(self.path / f"{name}.npy", os.O_RDONLY)
-            weakref.finalize(self, os.close, files[name])
-        self._files = files
+            opened[name] = os.open(self.path / f"{name}.npy", os.O_RDONLY)
+            weakref.finalize(self, os.close, opened[name])
+        self._files = opened
 
     def _sentence(self, part: str, index: int) -> np.ndarray:
         start, stop = self._read(f"{part}.offsets", index, index + 2, _OFFSET).tolist()
@@ -224,7 +209,7 @@ class TokenisedPairsWriter:
         self.path = Path(path)
         if not (self.path.is_dir() and not any(self.path.iterdir())):
             TokenisedPairs.check_replaceable(self.path, overwrite=True)
-        self._part = in_work(self.path)
+        self._part = files.in_work(self.path)
         self._beside = dict(beside or {})
         self._side = ExtraSentences(vocabulary=vocabulary)
         self._parts = {str(name): part for name, part in self._beside.items()}
@@ -237,9 +222,9 @@ class TokenisedPairsWriter:
         self.pairs = 0
 
     def __enter__(self) -> TokenisedPairsWriter:
-        make_folder(self.path.parent)
-        with ExitStack() as work, no_space_as_message(self._part):
-            work.enter_context(workplace(self.path))
+        files.make_folder(self.path.parent)
+        with ExitStack() as work, files.no_space_as_message(self._part):
+            work.enter_context(files.workplace(self.path))
             self._part.mkdir()
             for name, part in self._parts.items():
                 self._ids[name] = self._array(f"{name}.ids.npy", part.dtype)
@@ -272,7 +257,7 @@ class TokenisedPairsWriter:
             assert len(of_pairs) == len(source) and max(map(len, of_pairs)) <= each, part
             written[part] = [ids for own in of_pairs for ids in (own + [[]] * each)[:each]]
         assert written.keys() == self._parts.keys(), sorted(written)
-        with no_space_as_message(self._part):
+        with files.no_space_as_message(self._part):
             for name, sentences in written.items():
                 ends = self._tokens[name] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
                 flat = np.fromiter((token for ids in sentences for token in ids), dtype=np.int64)
@@ -290,11 +275,11 @@ class TokenisedPairsWriter:
         Args:
             facts: The fields of `TokenisedPairsManifest` that the writer does not count itself.
         """
-        with no_space_as_message(self._part):
+        with files.no_space_as_message(self._part):
             for array in (*self._ids.values(), *self._offsets.values()):
                 array.close()
             for file in self._files.values():
-                fsync_file(file)
+                files.fsync_file(file)
             self._stack.close()
         manifest = TokenisedPairsManifest(
             pairs=self.pairs,
@@ -306,7 +291,7 @@ class TokenisedPairsWriter:
                 name: part.model_copy(update={"tokens": self._tokens[name]})
                 for name, part in self._beside.items()
             },
-            checksums={name: checksum_file(self._part / name) for name in self._files},
+            checksums={name: files.checksum_file(self._part / name) for name in self._files},
             tool_version=__version__,
             **facts,
         )

@@ -10,23 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli import __version__
+from mexma_cli import __version__, files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    MANIFEST,
-    PROGRESS,
-    check_parent,
-    checksum_file,
-    clear,
-    fsync_folder,
-    in_work,
-    no_space_as_message,
-    partial,
-    read_manifest,
-    remove,
-    workplace,
-    write_json_atomic,
-)
 from mexma_cli.store.arrays import as_stored, check_content, fits
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import (
@@ -49,7 +34,7 @@ log = logging.getLogger(__name__)
 def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
     """The store at a path, checked, if it was made with these settings; None if no finished store is there.
     One of other settings is refused."""
-    if not (path / MANIFEST).is_file():
+    if not (path / files.MANIFEST).is_file():
         return None
     store = EmbeddingStore.open(path)
     if differences := EmbeddingSettings.of(store.manifest).differences(settings):
@@ -58,7 +43,7 @@ def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | No
             "name another output with -o, or --overwrite to make it anew",
         )
     store.verify()
-    clear(path)
+    files.clear(path)
     log.info("%s is there already, of the same text and settings: nothing to do", path)
     return store
 
@@ -103,8 +88,8 @@ class EmbeddingWriter:
         assert not (overwrite and append), "a store is made anew or made longer"
         assert settings.source_checksum == source.checksum
         self.path = Path(path)
-        self._work, self._folder = partial(self.path), in_work(self.path)
-        self._progress = self._work / PROGRESS
+        self._work, self._folder = files.partial(self.path), files.in_work(self.path)
+        self._progress = self._work / files.PROGRESS
         self._settings = settings
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
         self._overwrite, self._append = overwrite, append
@@ -133,11 +118,16 @@ class EmbeddingWriter:
 
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
-        check_parent(self.path)
-        with ExitStack() as stack, no_space_as_message(self._work):
-            stack.enter_context(workplace(self.path))
+        files.check_parent(self.path)
+        with ExitStack() as stack, files.no_space_as_message(self._work):
+            stack.enter_context(files.workplace(self.path))
             self._check_place()  # another process may have finished there meanwhile
-            self._take_up()
+            if self._progress.is_file() and not self._overwrite:
+                self._go_on()
+            else:
+                self._begin()
+            if not self._finished:
+                self._mark()
             self._stack = stack.pop_all()
         return self
 
@@ -174,11 +164,7 @@ class EmbeddingWriter:
         return lines
 
     def write(
-        self,
-        vectors: np.ndarray,
-        sentences: Sequence[str] | None,
-        truncated: int = 0,
-        duplicates: int = 0,
+        self, vectors: np.ndarray, sentences: Sequence[str] | None, truncated: int = 0, duplicates: int = 0
     ) -> None:
         """Append rows.
 
@@ -193,7 +179,7 @@ class EmbeddingWriter:
         assert not self._finished
         stored = self._as_stored(vectors)
         at = 0
-        with no_space_as_message(self._work):
+        with files.no_space_as_message(self._work):
             while at < len(stored):
                 if self._open is None:
                     self._open = OpenShard(
@@ -221,11 +207,11 @@ class EmbeddingWriter:
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
         folder = self.path if self._finished else self._folder
-        files = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
+        parts = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
         if self._open:
-            with no_space_as_message(self._work):
-                files.append((self._rows - self._open.rows, self._open.so_far()))
-        return read_rows(files, rows + self.rows_before, self._settings)
+            with files.no_space_as_message(self._work):
+                parts.append((self._rows - self._open.rows, self._open.so_far()))
+        return read_rows(parts, rows + self.rows_before, self._settings)
 
     def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:
         """Write the manifest and give the folder its name.
@@ -235,7 +221,7 @@ class EmbeddingWriter:
             empty: Number of empty ones, if the store has no sentences to count them in.
         """
         if not self._finished:
-            with no_space_as_message(self._work):
+            with files.no_space_as_message(self._work):
                 if self._open is not None:
                     self._close_shard()
             self._check_place()
@@ -253,8 +239,9 @@ class EmbeddingWriter:
             kept = "%s rows are kept in %s; the same command goes on there"
             log.info(kept, f"{self.rows_done:,}", self._work)
         else:
-            remove(self._folder)  # first: what is in progress tells the next run that this one was at its end
-            remove(self._progress)
+            # The folder first: what is in progress tells the next run that this one was at its end.
+            files.remove(self._folder)
+            files.remove(self._progress)
         self._stack.close()
 
     def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
@@ -280,7 +267,8 @@ class EmbeddingWriter:
         EmbeddingStore.check_replaceable(self.path, overwrite=True)  # a store, or nothing
         if not self.path.exists():
             return
-        self._base, self._base_checksum = EmbeddingStore.open(self.path), checksum_file(self.path / MANIFEST)
+        self._base = EmbeddingStore.open(self.path)
+        self._base_checksum = files.checksum_file(self.path / files.MANIFEST)
         there = EmbeddingSettings.of(self._base.manifest)
         there = there.model_copy(update={"source_checksum": self._settings.source_checksum})
         if differences := there.differences(self._settings):
@@ -291,17 +279,9 @@ class EmbeddingWriter:
         if not self._base.has_sentences:
             raise MexmaError(f"{self.path} holds vectors without their sentences: a text cannot be appended")
 
-    def _take_up(self) -> None:
-        """Go on with the shards that an earlier run left, after checking that it had the same settings."""
-        if self._progress.is_file() and not self._overwrite:
-            self._go_on()
-        else:
-            self._begin()
-        if not self._finished:
-            self._mark()
-
     def _go_on(self) -> None:
-        progress = read_manifest(self._progress, UnfinishedStore, FORMAT_VERSION)
+        """Take over the shards that an earlier run left, after checking that it had the same settings."""
+        progress = files.read_manifest(self._progress, UnfinishedStore, FORMAT_VERSION)
         differences = progress.settings.differences(self._settings)
         if (
             self._base
@@ -346,13 +326,11 @@ class EmbeddingWriter:
             self.rows_before = base.rows
 
     def _mark(self) -> None:
-        fsync_folder(self._folder)
+        files.fsync_folder(self._folder)
         progress = UnfinishedStore(
-            settings=self._settings,
-            base=self._base_checksum,
-            shards=tuple(self._shards),
+            settings=self._settings, base=self._base_checksum, shards=tuple(self._shards)
         )
-        write_json_atomic(self._progress, progress.model_dump(mode="json"))
+        files.write_json_atomic(self._progress, progress.model_dump(mode="json"))
 
     def _close_shard(self) -> None:
         assert self._open is not None
@@ -364,8 +342,9 @@ class EmbeddingWriter:
         stored = as_stored(vectors, self._settings.dtype)
         good = fits(vectors, stored)
         if not good.all():
-            row = int(np.argmin(good))
-            line = self._first_line + self.rows_done + row
+            row, part = int(np.argmin(good)), self._settings.part
+            first = 0 if part is None else part.rows(self._source.lines)[0]
+            line = first + self.rows_done + row + 1
             if np.isfinite(vectors[row]).all():
                 raise MexmaError(
                     f"the vector of line {line} does not fit {self._settings.dtype}",
@@ -373,9 +352,3 @@ class EmbeddingWriter:
                 )
             raise MexmaError(f"the vector of line {line} is not a number", "compute in fp32: --dtype fp32")
         return stored
-
-    @property
-    def _first_line(self) -> int:
-        """Number of the source's line that is the first row."""
-        part = self._settings.part
-        return 1 if part is None else part.rows(self._source.lines)[0] + 1

@@ -7,6 +7,7 @@ import io
 import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -45,10 +46,6 @@ class Compression:
         return f".{self.name}"
 
 
-def _xz() -> Any:
-    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
-
-
 def _zst() -> Any:
     import zstandard
 
@@ -60,7 +57,7 @@ _ZST_MAGIC = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")
 ZST = Compression("zst", _ZST_MAGIC, "zstd -t", _zst)
 COMPRESSIONS = (
     Compression("gz", (b"\x1f\x8b",), "gzip -t"),
-    Compression("xz", (b"\xfd7zXZ\x00",), "xz -t", _xz),
+    Compression("xz", (b"\xfd7zXZ\x00",), "xz -t", partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY)),
     ZST,
     Compression("bz2", (b"BZh",), "bzip2 -t", bz2.BZ2Decompressor),
 )

@@ -145,18 +145,12 @@ def _in_parts(numbers: Sequence[_Number], dates: int) -> Counter[str]:
     return found
 
 
-def _matches(sentence: str) -> Iterator[re.Match[str]]:
-    """The matches of `_NUMBER`, tried at first digits alone: `finditer` tries each character."""
+def _numbers(sentence: str) -> Iterator[_Number]:
     place = 0
-    while digit := _RUN.search(sentence, place):
+    while digit := _RUN.search(sentence, place):  # `finditer` would try every character
         found = _NUMBER.match(sentence, digit.start())
         assert found is not None
         place = found.end()
-        yield found
-
-
-def _numbers(sentence: str) -> Iterator[_Number]:
-    for found in _matches(sentence):
         text = found[0].translate(_FRACTIONS)
         parts = tuple(map(_digits, _RUN.findall(text)))
         if found["ymd"] or found["dmy"]:

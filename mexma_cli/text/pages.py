@@ -40,11 +40,7 @@ _LABELS = {
 _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
 _SLOPPY = frozenset({"cp1250", "cp1251", "cp1253", "cp1255", "cp1256", "cp1257", "cp1258"})
 """Codecs in which bytes without a character are control characters to browsers, and errors to Python."""
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _SEVERAL_BYTES = ("big5", "cp932", "cp949", "euc", "gb", "hz", "iso2022", "johab", "shift", "utf")
 """How the names of codecs begin in which a character may be several bytes."""
 _HEAD = 1 << 16
@@ -57,26 +53,11 @@ _SURELY_UTF8 = 16
 """Bytes after the first of characters in UTF-8: no text that is in another encoding has so many by chance."""
 _PIECE = 1 << 16
 _GZIP = b"\x1f\x8b"
-_NOT_WESTERN = frozenset(
-    {"als", "azj", "bos", "ces", "crh", "epo", "est", "hau", "hrv", "hun", "ibo", "kmr", "lav", "lit", "ltg"}
-    | {
-        "lvs",
-        "mlt",
-        "mri",
-        "pol",
-        "ron",
-        "slk",
-        "slv",
-        "smo",
-        "srp",
-        "taq",
-        "tuk",
-        "tur",
-        "uzn",
-        "vie",
-        "yor",
-    }
+_OTHER_LATIN = (
+    "als azj bos ces crh epo est hau hrv hun ibo kmr lav lit ltg lvs mlt mri pol ron slk slv smo srp taq tuk "
+    "tur uzn vie yor"
 )
+_NOT_WESTERN = frozenset(_OTHER_LATIN.split())
 """Languages in Latin letters that windows-1252 has not, or that are often written in another encoding."""
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?(?:\n|\Z)")
 _LINE_END = re.compile(rb"\r?\n|\r?$")

@@ -407,10 +407,6 @@ def _matching(pattern: re.Pattern[str], *needed: str) -> _Breaks:
     return matching
 
 
-def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
-    return has_mojibake(sentences, found) | (found.counts[:, BROKEN] > 0)
-
-
 _BROKEN_BY: dict[str, _Breaks] = {
     "missing": lambda sentences, found, limit: np.array(list(map(is_blank, sentences))),
     "short": lambda sentences, found, limit: found.lengths < limit,

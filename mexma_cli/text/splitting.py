@@ -44,16 +44,11 @@ def splitter(name: str, language: str, model: str | None = None) -> Splitter:
     name = default_splitter(language) if name == "auto" else name
     if name == "sat":
         return _sat(model)
-    tag = _short(language)
-    return _moses(tag) if name == "moses" else partial(_sentencex, tag)
-
-
-def _short(language: str) -> str:
-    """The code that both libraries know a language by: ISO 639-1 where there is one."""
     import langcodes
 
-    base = language.partition("_")[0]
-    return "en" if base == "und" else langcodes.standardize_tag(base, macro=True).partition("-")[0]
+    base = language.partition("_")[0]  # both libraries know ISO 639-1 codes, where there is one
+    tag = "en" if base == "und" else langcodes.standardize_tag(base, macro=True).partition("-")[0]
+    return _moses(tag) if name == "moses" else partial(_sentencex, tag)
 
 
 _WIDE_SPACE = re.compile(r"[^\S ]")

@@ -9,18 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    check_parent,
-    commit,
-    fsync_file,
-    in_work,
-    is_special,
-    no_space_as_message,
-    resolved,
-    whole_file,
-    workplace,
-)
 from mexma_cli.text.compression import named
 
 Chunk = tuple[tuple[str | bytes, ...], int]
@@ -40,8 +30,8 @@ def prepare_output(path: Path | None) -> None:
         return
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
-    if not is_special(path):
-        check_parent(path)
+    if not files.is_special(path):
+        files.check_parent(path)
     elif not os.access(path, os.W_OK):
         raise MexmaError(f"{path}: not allowed to write there", "name another output")
 
@@ -49,10 +39,10 @@ def prepare_output(path: Path | None) -> None:
 @contextmanager
 def only_process(paths: Iterable[Path]) -> Iterator[None]:
     """Hold the workplaces of output files, from before the work until they are written."""
-    new = {resolved(path) for path in paths if not is_special(path)} - _held
+    new = {files.resolved(path) for path in paths if not files.is_special(path)} - _held
     with ExitStack() as stack:
         for path in sorted(new):
-            stack.enter_context(workplace(path))
+            stack.enter_context(files.workplace(path))
         _held.update(new)
         stack.callback(_held.difference_update, new)
         yield
@@ -75,24 +65,23 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         changed = _write([sys.stdout.buffer], chunks)
         sys.stdout.buffer.flush()
         return changed
-    whole = [path for path in paths if not is_special(path)]
-    with no_space_as_message(paths[0]), only_process(paths), ExitStack() as stack:
-        files = {
-            path: stack.enter_context((in_work(path) if path in whole else path).open("wb")) for path in paths
-        }
+    whole = [path for path in paths if not files.is_special(path)]
+    with files.no_space_as_message(paths[0]), only_process(paths), ExitStack() as stack:
+        places = {path: files.in_work(path) if path in whole else path for path in paths}
+        opened = {path: stack.enter_context(place.open("wb")) for path, place in places.items()}
         with ExitStack() as inner:
-            outs = [inner.enter_context(_compressed(file, path)) for path, file in files.items()]
+            outs = [inner.enter_context(_compressed(file, path)) for path, file in opened.items()]
             changed = _write(outs, chunks)
         for path in whole:
-            fsync_file(files[path])
-        commit(*whole)
+            files.fsync_file(opened[path])
+        files.commit(*whole)
     return changed
 
 
 @contextmanager
 def text_file(path: Path) -> Iterator[IO[bytes]]:
     """A file for text that gets its name when it is whole, compressed as it is named; as `whole_file`."""
-    with whole_file(path) as file, _compressed(file, path) as out:
+    with files.whole_file(path) as file, _compressed(file, path) as out:
         yield out
 
 

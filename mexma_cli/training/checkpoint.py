@@ -22,20 +22,9 @@ from pydantic import NonNegativeInt
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from mexma_cli import files
 from mexma_cli.encoder.loading.weights import read_pickled, read_tensors, reason
 from mexma_cli.errors import MexmaError, is_out_of_memory
-from mexma_cli.files import (
-    Sealed,
-    checksum_file,
-    clear_all,
-    commit,
-    make_folder,
-    no_space_as_message,
-    read_manifest,
-    remove,
-    workplace,
-    write_json_atomic,
-)
 
 MANIFEST = "checkpoint.json"
 BEST = "best"
@@ -47,7 +36,7 @@ _OWN = {MANIFEST, *_FILES}
 _NAME = re.compile(r"step-(\d{8})$")
 
 
-class CheckpointManifest(Sealed):
+class CheckpointManifest(files.Sealed):
     """The content of ``checkpoint.json``."""
 
     format_version: int = FORMAT_VERSION
@@ -98,13 +87,13 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     """
     final = path_of(folder, state.step)
     try:
-        make_folder(folder)
-        with no_space_as_message(final), workplace(final) as part:
+        files.make_folder(folder)
+        with files.no_space_as_message(final), files.workplace(final) as part:
             part.mkdir()
             _write(part, state)
             if best:  # before the checkpoint itself: a run that is killed in between comes here again
                 _link(part, folder / BEST)
-            commit(final, own=_OWN)
+            files.commit(final, own=_OWN)
     except (SafetensorError, RuntimeError) as error:  # how the writers of tensors pass on a full disk
         raise MexmaError(
             f"{final} could not be written: {str(error).splitlines()[0]}",
@@ -119,31 +108,31 @@ def prune(folder: Path, keep: int) -> None:
 
     One that holds other files than its own stays.
     """
-    clear_all(folder)
+    files.clear_all(folder)
     for old in found(folder)[: -max(1, keep)]:
         if {file.name for file in old.iterdir()} <= _OWN:
-            remove(old)
+            files.remove(old)
 
 
 def drop_all(folder: Path) -> None:
     """Drop the checkpoints of a phase that has ended, but for those that hold other files than their own."""
-    clear_all(folder)
+    files.clear_all(folder)
     for old in [*found(folder), folder / BEST]:
         if old.is_dir() and {file.name for file in old.iterdir()} <= _OWN:
-            remove(old)
+            files.remove(old)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
 def _link(path: Path, name: Path) -> None:
-    with workplace(name) as part:
+    with files.workplace(name) as part:
         part.mkdir()
         for file in path.iterdir():
             try:
                 os.link(file, part / file.name)
             except OSError:  # a file system without hard links
                 shutil.copyfile(file, part / file.name)
-        commit(name, own=_OWN)
+        files.commit(name, own=_OWN)
 
 
 def _write(part: Path, state: State) -> None:
@@ -158,11 +147,11 @@ def _write(part: Path, state: State) -> None:
     for path in sorted(part.iterdir()):
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        checksums[path.name] = checksum_file(path)
+        checksums[path.name] = files.checksum_file(path)
     manifest = CheckpointManifest(
         step=state.step, position=state.position, seconds=state.seconds, best=state.best, files=checksums
     )
-    write_json_atomic(part / MANIFEST, manifest.sealed().model_dump(mode="json"))
+    files.write_json_atomic(part / MANIFEST, manifest.sealed().model_dump(mode="json"))
 
 
 def load(path: Path) -> State:
@@ -212,13 +201,13 @@ def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, to
 def verify(path: Path) -> CheckpointManifest:
     """The manifest of a checkpoint; refused if a file is missing or has another checksum, which the message
     names, or if it is of a later format."""
-    manifest = read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
+    manifest = files.read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
     if not manifest.checksum or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
     for name, checksum in manifest.files.items():
         if not (path / name).is_file():
             raise MexmaError(f"{path}: {name} is missing", _DAMAGED)
-        if checksum_file(path / name) != checksum:
+        if files.checksum_file(path / name) != checksum:
             raise MexmaError(f"{path}: {name} is damaged (its checksum differs)", _DAMAGED)
     return manifest
 

@@ -200,8 +200,7 @@ class DecomposerTraining:
             loss = self.objective.loss(terms)
             if not torch.isfinite(loss):
                 raise MexmaError(
-                    f"the loss of the {player.name} is {loss.item()} at step {self.step + 1:,}",
-                    _LOWER_RATE,
+                    f"the loss of the {player.name} is {loss.item()} at step {self.step + 1:,}", _LOWER_RATE
                 )
             # Only this player's: another's parameters in the same terms get no gradient.
             gradients = torch.autograd.grad(loss, player.parameters, allow_unused=True)

@@ -83,8 +83,7 @@ def launch(
             return code  # the signal went to a process, not to this one
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
         raise MexmaError(
-            f"process {rank + 1} of {processes} {how}",
-            f"look above for what it said; {hint}",
+            f"process {rank + 1} of {processes} {how}", f"look above for what it said; {hint}"
         ) from None
     finally:
         work.cleanup()

@@ -167,7 +167,8 @@ class Trainer:
         """
         settings = self.settings
         before = [buffer.clone() for buffer in self.objective.buffers()]
-        torch.manual_seed(_mix(settings.seed, self.step, self.processes.rank))  # dropout
+        numbers = np.random.SeedSequence((settings.seed, self.step, self.processes.rank))
+        torch.manual_seed(int(numbers.generate_state(1, np.uint64)[0]) >> 2)  # for dropout
         set_rates(self.optimiser, self.step, settings)
         self.objective.train()
         losses, tokens = [], 0
@@ -178,9 +179,7 @@ class Trainer:
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
-                    self.device.type,
-                    self.precision,
-                    enabled=self.precision != torch.float32,
+                    self.device.type, self.precision, enabled=self.precision != torch.float32
                 ):
                     terms = self.shared.model(views.to(self.device))
                     loss = self._weighed(terms)
@@ -367,8 +366,3 @@ class Trainer:
 
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.objective.named_parameters() if p.requires_grad]
-
-
-def _mix(*numbers: int) -> int:
-    """A seed from several numbers, below 2**62: different for all that differ."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]) >> 2

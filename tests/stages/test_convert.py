@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit
 from mexma_cli.settings.stages import ConvertSettings
@@ -61,7 +63,7 @@ def test_a_run_that_was_killed_at_its_end(
             commit(final)
         raise Killed
 
-    monkeypatch.setattr(folder, "commit", deadly)
+    monkeypatch.setattr(folder, "files", SimpleNamespace(**vars(files) | {"commit": deadly}))
     with pytest.raises(Killed):
         convert(tmp_path, "ones")
     monkeypatch.undo()

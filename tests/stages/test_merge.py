@@ -164,6 +164,8 @@ def test_an_unfinished_store_of_that_name_is_not_lost(parts: list[EmbeddingStore
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from types import SimpleNamespace
+from mexma_cli import files
 from mexma_cli.stages.merge import merge_stores
 from mexma_cli.store import folder
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -175,8 +177,12 @@ def die(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if int(rows) < 0:
-    commit = folder.commit
-    folder.commit = lambda final: (commit(final) if int(rows) == -2 else None, os.kill(os.getpid(), 9))
+    def deadly(final):
+        if int(rows) == -2:
+            files.commit(final)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    folder.files = SimpleNamespace(**vars(files) | {"commit": deadly})
 stores = [EmbeddingStore.open(path) for path in paths]
 merge_stores(stores, output, **({"on_progress": die} if int(rows) > 0 else {}))
 """

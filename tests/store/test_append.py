@@ -116,6 +116,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
 from mexma_cli import files as manifest
 from mexma_cli.store import folder, writer
@@ -124,7 +125,10 @@ from test_append import NEW, OLD, append
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-commit, moment = folder.commit, sys.argv[3]
+moment = sys.argv[3]
+
+def patched(module, **functions):
+    module.files = SimpleNamespace(**vars(manifest) | functions)
 
 def deadly(final):
     if moment == "moved away":  # where names cannot be swapped
@@ -132,14 +136,14 @@ def deadly(final):
         manifest._exchange = lambda *_: False
         Path.rename = lambda *names: (rename(*names), die())
     elif moment == "swapped":
-        writer.remove = die
+        patched(writer, remove=die)
     elif moment == "removed":
-        writer.remove = lambda folder: (manifest.remove(folder), die())
+        patched(writer, remove=lambda folder: (manifest.remove(folder), die()))
     else:
         die()
-    commit(final)
+    manifest.commit(final)
 
-folder.commit = deadly
+patched(folder, commit=deadly)
 append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
 """
 

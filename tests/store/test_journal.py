@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import journal
 from mexma_cli.store.journal import FileJournal
@@ -59,9 +60,9 @@ def test_an_entry_that_was_cut_short_does_not_count(
         if len(calls) == stopped:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal, "fsync_file", die)
+    monkeypatch.setattr(files, "fsync_file", die)
     if cut == "progress.json":
-        monkeypatch.setattr(journal, "write_json_atomic", lambda path, content: die())
+        monkeypatch.setattr(files, "write_json_atomic", lambda path, content: die())
     with pytest.raises(KeyboardInterrupt):
         kept.save((2, 6, 1), *lists(2))
     monkeypatch.undo()

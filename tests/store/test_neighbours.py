@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_what_was_there(
     store: NeighbourStore, sides: StorePair, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("mexma_cli.store.neighbours.fsync_file", full_disk)
+    monkeypatch.setattr("mexma_cli.files.fsync_file", full_disk)
     with pytest.raises(MexmaError, match="no space left on the disk"):
         write(store.path, sides, arrays((5, 3), (1, 1)), overwrite=True)
     assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3

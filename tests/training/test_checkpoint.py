@@ -137,7 +137,7 @@ FULL: list[tuple[str, Exception]] = [
     ),
     ("save_file", OSError(28, "No space left on device")),
     ("torch.save", RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 768 vs 662")),
-    ("write_json_atomic", OSError(28, "No space left on device")),
+    ("files.write_json_atomic", OSError(28, "No space left on device")),
 ]
 """What each writer raises on a full disk."""
 

@@ -20,14 +20,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from mexma_cli.encoder.loading.tokenizer import (
-    END,
-    LONGEST,
-    PADDING,
-    START,
-    UNKNOWN,
-    PieceTokenizer,
-)
+from mexma_cli.encoder.loading.tokenizer import END, LONGEST, PADDING, START, UNKNOWN, PieceTokenizer
 from mexma_cli.encoder.loading.weights import reason
 from mexma_cli.encoder.model.engine import ACTIVATIONS
 from mexma_cli.encoder.model.families import Pooling

@@ -55,7 +55,6 @@ UNSEEN = "\U000f1234"
 _TRIED = 300  # tokens of a folder's own code: more than windows of attention have
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 """Tensors that files may have and the model without its pooler does not."""
-_USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
 
 
 @dataclass
@@ -364,31 +363,24 @@ def _without_transformers(settings: FolderSettings) -> StoredModel | None:
     if settings.own_code or config.get("add_cross_attention") or not FAMILIES[config["model_type"]].is_bert:
         return None
     try:
-        small = (folder / pq.FILE).is_file()
-        weights = pq.load(folder / pq.FILE) if small else _tensors(folder)
+        if small := (folder / pq.FILE).is_file():
+            weights: dict[str, Any] = {**pq.load(folder / pq.FILE)}
+        else:  # torch's loader: NumPy lacks bfloat16, and large files are not copied
+            from safetensors.torch import load_file
+
+            beside = folder / BESIDE_NGRAMS
+            weights = load_file(beside if beside.is_file() else folder / WEIGHTS)
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {str(tensor.dtype).removeprefix("torch.") for tensor in weights.values()}
         alike = small or types in ({"float32"}, {"bfloat16"}, {"float16"})
-        if _computed(config) and shapes == _shapes(config, len(weights)) and alike:
+        numbers = isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
+        known = numbers and config["hidden_act"] in ACTIVATIONS
+        if known and alike and shapes == _shapes(config, len(weights)):
             return StoredModel(config, weights)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         pass
     return None
-
-
-def _tensors(folder: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file  # bfloat16, which NumPy lacks, and large files without a copy
-
-    beside = folder / BESIDE_NGRAMS
-    return load_file(beside if beside.is_file() else folder / WEIGHTS)
-
-
-def _computed(config: dict[str, Any]) -> bool:
-    """Whether the settings that the engine uses are there and of the right type."""
-    if not set(config) >= _USED or config["hidden_act"] not in ACTIVATIONS:
-        return False
-    return isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
 
 
 def _shapes(config: dict[str, Any], most: int) -> dict[str, tuple[int, ...]]:

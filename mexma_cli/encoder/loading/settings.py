@@ -107,7 +107,9 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         with_language = not own_code and FAMILIES[config["model_type"]].takes_language
         usual: Pooling = "mean" if with_language else "cls"
         return FolderSettings(config, where, usual, own_code=own_code, unread=unread)
-    kinds = [(_kind(where, entry, trust_remote_code), entry) for entry in _list(where, entries)]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise MexmaError(f"{where}: modules.json is not a list of modules")
+    kinds = [(_kind(where, entry, trust_remote_code), entry) for entry in entries]
     order = [kind for kind, _ in kinds]
     first = 1 if order[:1] == ["StaticEmbedding"] else 2
     if order[:first] not in (["StaticEmbedding"], ["Transformer", "Pooling"]) or set(order[first:]) - _BEHIND:
@@ -128,16 +130,19 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
         return FolderSettings(static, paths[0], "mean", behind, prefix=prefix, prompts=prompts, dim=dim)
     transformer, pooling = paths[:2]
     config = _config(transformer)
-    limit = _transformer_settings(transformer)
+    stated = _transformer_settings(transformer)
+    limit = stated.get("max_seq_length")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 2):
+        raise MexmaError(f"{transformer}: max_seq_length in sentence_bert_config.json is {limit!r}")
     own_code = _own_code(where, config, trust_remote_code)
     return FolderSettings(
         config,
         transformer,
         _pooling(pooling),
         behind,
-        _max_seq_length(transformer, limit),
+        limit,
         prefix,
-        bool(limit.get("do_lower_case", False)),
+        bool(stated.get("do_lower_case", False)),
         own_code,
         prompts,
         dim,
@@ -252,12 +257,6 @@ def _inner(content: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise MexmaError(f"{where}: modules.json is not a list of modules")
-    return entries
-
-
 def _kind(where: Path, entry: dict[str, Any], trusted: bool) -> str:
     if entry.get("type") == OWN_TRANSFORMER:
         return "Transformer"
@@ -301,13 +300,6 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     if settings.get("processing_kwargs"):
         raise NotCovered(f"{path}: processing_kwargs is not supported")
     return settings
-
-
-def _max_seq_length(where: Path, settings: dict[str, Any]) -> int | None:
-    limit = settings.get("max_seq_length")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 2):
-        raise MexmaError(f"{where}: max_seq_length in sentence_bert_config.json is {limit!r}")
-    return limit
 
 
 def _pooling(where: Path) -> Pooling:

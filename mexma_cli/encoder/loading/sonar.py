@@ -68,7 +68,11 @@ def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, Son
     from mexma_cli.encoder.model.hugging_face import build_model
 
     quieten_transformers()
-    weights = {_renamed(str(name)): weight for name, weight in content["model"].items()}
+    weights = {}
+    for name, weight in content["model"].items():
+        for theirs, ours in _NAMES:
+            name = str(name).replace(theirs, ours)
+        weights[name] = weight
     embeddings, inner = weights["embed_tokens.weight"], weights.get("layers.0.fc1.weight")
     shapes = [list(getattr(weight, "shape", [])) for weight in (embeddings, inner)]
     if [len(shape) for shape in shapes] != [2, 2] or not (width := shapes[0][1]) or width % _HEAD:
@@ -100,9 +104,3 @@ def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, Son
             f"{path}: {len(odd)} of the weights are missing, too many or of another shape, such as {min(odd)}"
         )
     return Transformer(model.eval()), tokenizer, "mean"
-
-
-def _renamed(name: str) -> str:
-    for theirs, ours in _NAMES:
-        name = name.replace(theirs, ours)
-    return name

@@ -80,11 +80,11 @@ def read_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> Stat
         )
     cut = backend.truncation or {}  # which sentence-transformers leaves on, as it does not for a transformer
     limit, keeps_end = cut.get("max_length", sys.maxsize), cut.get("direction") == "left"
-    return StaticTokenizer(backend, _no_object, None, limit, keeps_end)
 
+    def no_object() -> Any:
+        raise MexmaError("a static encoder has no tokeniser of transformers'", "it embeds, and is exported")
 
-def _no_object() -> Any:
-    raise MexmaError("a static encoder has no tokeniser of transformers'", "it embeds, and is exported")
+    return StaticTokenizer(backend, no_object, None, limit, keeps_end)
 
 
 def save_table(where: Path, weights: dict[str, torch.Tensor], words: LazyTokenizer, limit: int) -> None:

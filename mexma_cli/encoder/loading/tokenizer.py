@@ -29,15 +29,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_SETTINGS = {
-    *_SPECIAL,
-    "added_tokens_decoder",
-    "backend",
-    "is_local",
-    "local_files_only",
-    "model_max_length",
-    "tokenizer_class",
-}
+_SETTINGS = {*_SPECIAL, "added_tokens_decoder", "backend", "is_local", "local_files_only", "model_max_length"}
+_SETTINGS |= {"tokenizer_class"}
 """With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
 _MORE_TOKENS = ("added_tokens.json", "special_tokens_map.json")  # which transformers adds to tokenizer.json
 START, PADDING, END, UNKNOWN = range(4)

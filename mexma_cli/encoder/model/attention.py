@@ -99,7 +99,7 @@ def use_packed_attention(model: PreTrainedModel) -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, packed_attention)
-    AttentionMaskInterface.register(IMPLEMENTATION, _no_mask)
+    AttentionMaskInterface.register(IMPLEMENTATION, lambda *_, **__: None)
     model.set_attn_implementation(IMPLEMENTATION)
 
 
@@ -341,7 +341,3 @@ def _xformers_runs(device: torch.device) -> bool:
 
 def _is_ampere(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= _AMPERE
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    return None

@@ -119,11 +119,7 @@ class _Layer:
         ]
 
     def __call__(
-        self,
-        x: torch.Tensor,
-        low: torch.Tensor,
-        lengths: tuple[int, ...],
-        first: torch.Tensor | None = None,
+        self, x: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...], first: torch.Tensor | None = None
     ) -> torch.Tensor:
         """The new `x`; with `first`, int64 [B], only these rows, the first tokens of sentences."""
         context = attend(self.project(low), self.heads, lengths, first is not None)

@@ -207,10 +207,11 @@ class Transformer(Weights):
         """
         if self.stored is not None:
             return []  # nobody has had them to change
-        return [
-            (w.data_ptr(), w._version, w.detach().flatten()[:: _step(w)].numpy().tobytes())
-            for w in self.weights.values()
-        ]
+        found = []
+        for weight in self.weights.values():
+            some = weight.detach().flatten()[:: max(1, weight.numel() // _LOOKED_AT)]
+            found.append((weight.data_ptr(), weight._version, some.numpy().tobytes()))
+        return found
 
     @property
     def vocabulary(self) -> int:
@@ -268,7 +269,3 @@ def first_position(model: PreTrainedModel) -> int:
     if padding is None or (family is not None and not family.behind_padding):
         return 0
     return cast(int, padding) + 1
-
-
-def _step(weight: torch.Tensor) -> int:
-    return max(1, weight.numel() // _LOOKED_AT)

@@ -112,7 +112,8 @@ def weighted_embeddings(vectors: np.ndarray, log_weights: np.ndarray) -> np.ndar
 def _embeddings(vectors: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
     width = vectors.shape[1]
     direction = weight_axis_and_basis(width)[0]
-    largest = min(LARGEST_LOG_WEIGHT, _largest_that_fits(width))
+    most = (math.sqrt(1 + 4 * width) - 1) / 2  # where c + log(a / sqrt(width)) is largest
+    largest = min(LARGEST_LOG_WEIGHT, most + math.log(1 - most**2 / width) / 2)
     log_weights = log_weights.clip(-largest, largest)
     rest = np.full(len(vectors), math.sqrt(width))
     for _ in range(4):  # a depends on c, and c must correct the weight for a: a fixed-point iteration
@@ -123,9 +124,3 @@ def _embeddings(vectors: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
         vectors = vectors - (vectors * outside).sum(axis=1, keepdims=True) * outside
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
     return rest[:, None] * unit + held[:, None] * direction
-
-
-def _largest_that_fits(width: int) -> float:
-    """The largest log weight that an embedding of this width can hold: max of c + log(a / sqrt(width))."""
-    held = (math.sqrt(1 + 4 * width) - 1) / 2
-    return held + math.log(1 - held**2 / width) / 2

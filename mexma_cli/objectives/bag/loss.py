@@ -17,11 +17,7 @@ from torch.nn import functional
 from torch.nn.functional import embedding_bag
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.weighted_embeddings import (
-    RESERVED,
-    weight_axis_and_basis,
-    weighted_embeddings,
-)
+from mexma_cli.encoder.model.weighted_embeddings import RESERVED, weight_axis_and_basis, weighted_embeddings
 from mexma_cli.encoder.ngrams import (
     WORD_START,
     NgramEmbeddings,

@@ -211,10 +211,7 @@ class Meat(Decomposer):
         """The adversary, then the maps."""
         adversary = list(self.adversary.parameters())
         maps = [*self.meaning.parameters(), *self.language.parameters()]
-        return [
-            Player("adversary", adversary, self.adversary_terms),
-            Player("maps", maps, self.forward),
-        ]
+        return [Player("adversary", adversary, self.adversary_terms), Player("maps", maps, self.forward)]
 
 
 def undecided(logits: torch.Tensor) -> torch.Tensor:

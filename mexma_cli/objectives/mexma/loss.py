@@ -127,11 +127,7 @@ class UnmaskingHead(nn.Module):
         nn.init.constant_(last.weight, settings.output_scale)
 
     def forward(
-        self,
-        hidden: torch.Tensor,
-        context: torch.Tensor,
-        batch: PackedBatch,
-        backend: Backend,
+        self, hidden: torch.Tensor, context: torch.Tensor, batch: PackedBatch, backend: Backend
     ) -> torch.Tensor:
         """The states from which the masked tokens' logits are made.
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
@@ -117,7 +119,7 @@ class TestInterrupted:
         def deadly(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(neighbours, "remove", deadly)
+        monkeypatch.setattr(neighbours, "files", SimpleNamespace(**vars(files) | {"remove": deadly}))
         path, settings = tmp_path / "a.knn", KnnSettings(k=4, index=index)
         monkeypatch.setattr(journal, "SECONDS", 0)
         with pytest.raises(KeyboardInterrupt):
