@@ -92,7 +92,7 @@ def command(
     """
     from mexma_cli.stages.embed.embed import EmbedOptions
     from mexma_cli.stages.embed.workers import embed_in_processes, errors_left, gpus_of, torchrun_rank
-    from mexma_cli.training.launched_process import end_with_launcher, launched
+    from mexma_cli.training.launch import end_with_launcher, launched
 
     end_with_launcher()
     rank = torchrun_rank()

@@ -94,7 +94,7 @@ def command(
     from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin
     from mexma_cli.settings.training import DecomposeRecipe
-    from mexma_cli.training.launched_process import end_with_launcher
+    from mexma_cli.training.launch import end_with_launcher
 
     end_with_launcher()
     for plugin in plugins:

@@ -148,7 +148,8 @@ def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> list[d
     kept = ResultCache(results) if results is not None else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same warnings once more
-        if kept is None or not _is_kept(encoder, task, kept):
+        before = kept and kept.load_task_result(name, encoder.mteb_model_meta, raise_if_not_found=False)
+        if before is None or before.get_missing_evaluations(task):
             _load(task)
         found = mteb.evaluate(
             encoder,
@@ -169,12 +170,6 @@ def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> list[d
             full = name if subset == "default" else f"{name} ({subset})"
             rows.append({"task": full, "split": split, "measure": shown, "score": value})
     return rows
-
-
-def _is_kept(encoder: MtebEncoder, task: AbsTask, kept: ResultCache) -> bool:
-    """Whether there is nothing to do, and so no data to load."""
-    before = kept.load_task_result(task.metadata.name, encoder.mteb_model_meta, raise_if_not_found=False)
-    return before is not None and not before.get_missing_evaluations(task)
 
 
 def _load(task: AbsTask) -> None:

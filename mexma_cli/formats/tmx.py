@@ -116,10 +116,12 @@ class Tmx(BitextFormat):
         )
         yield (f'<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n{header}\n<body>\n',), 0
         for number, pair in enumerate(told_of_languages(pairs, languages), 1):
-            values = zip(pair._fields, pair, strict=True)
+            # Scores have no more digits than people read.
+            rounded = [round(value, DIGITS) if isinstance(value, float) else value for value in pair]
+            values = zip(pair._fields, rounded, strict=True)
             known = [(n, value) for n, value in values if n not in ("source", "target") and value is not None]
             properties = "".join(
-                f'<prop type="x-{name.replace("_", "-")}">{_escaped(_shown(value))}</prop>'
+                f'<prop type="x-{name.replace("_", "-")}">{_escaped(shown(value))}</prop>'
                 for name, value in (known if with_ids else known[:1])
             )
             sentences = (pair.source, pair.target)
@@ -167,14 +169,6 @@ class _Reader:
         """The languages of source and target: FLORES-200 codes as far as there are any."""
         return as_codes((self._sides[0].tag, self._sides[1].tag))
 
-    def _begin(self) -> None:
-        self._parser = parser = expat.ParserCreate("utf-8")
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._entity
-        parser.SkippedEntityHandler = self._entity
-
     def pairs(self, pieces: Iterable[bytes]) -> Iterator[Pair]:
         """All pairs; `languages` are known from the first one on."""
         read = 0
@@ -214,7 +208,11 @@ class _Reader:
         # A declaration that can be read as it is here does not stand in UTF-16.
         self._encoding = "UTF-8" if not utf16 and encoding.lower().startswith("utf-16") else encoding
         decoder = self._decoder(self._encoding)
-        self._begin()
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = parser.SkippedEntityHandler = self._entity
         rest = ""
         for piece in chain([start], pieces, [b""]):
             for at in range(0, max(1, len(piece)), _STEP):
@@ -400,11 +398,6 @@ def _escaped(text: str) -> str:
     """A text as content of an element, without the characters that XML forbids."""
     text = escape(re.sub(_FORBIDDEN, "", text), quote=False)
     return text.replace("\r", "&#13;")  # a plain one would be read as a line break
-
-
-def _shown(value: Any) -> str:
-    """A field like `tsv.shown`, but scores with no more digits than people read."""
-    return shown(round(value, DIGITS) if isinstance(value, float) else value)
 
 
 def bcp47(code: str) -> str:

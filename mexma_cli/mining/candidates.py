@@ -54,11 +54,6 @@ class Candidates:
         """How many have a score greater than the threshold; they are sorted best first."""
         return bisect_left(range(len(self)), True, key=lambda place: float(self.scores[place]) <= threshold)
 
-    def above(self, threshold: float) -> Candidates:
-        """The candidates whose score is greater than the threshold."""
-        found = self.take(self.scores.astype(np.float64) > threshold)
-        return replace(found, below=self.below + len(self) - len(found))
-
 
 def best_first(pairs: Candidates) -> Candidates:
     """The pairs sorted by (score descending, source row, target row)."""

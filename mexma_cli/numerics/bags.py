@@ -21,10 +21,13 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
         places: int64 [T], rows of the bags, one bag after the other.
         counts: int64 [bags], how many each has.
     """
+    global _added
     work = places.size * rows.shape[1]
     is_half = isinstance(rows, np.ndarray) and rows.dtype == np.float16  # which Numba does not know
-    if not is_half and _loops_pay(work):
-        return _looped(rows, places, counts, work)
+    if not is_half:
+        _added += work
+        if _added >= LOOPS_FROM:
+            return _looped(rows, places, counts, work)
     if isinstance(rows, QuantisedRows):
         used, places = np.unique(places, return_inverse=True)
         rows = rows[used]
@@ -45,12 +48,6 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
 
     in_slices(len(filled), add, work)
     return found
-
-
-def _loops_pay(work: int) -> bool:
-    global _added
-    _added += work
-    return _added >= LOOPS_FROM
 
 
 def _looped(

@@ -63,7 +63,11 @@ def masked_views(
     sides = Sides.of(pairs, vocabulary)
     shown, hidden = sides.by_length, sides.translations
     if not symmetric:
-        is_hidden = _one_side(sides.of_run[: len(pairs.ids)], pairs.seed)[hidden]
+        sources = sides.of_run[: len(pairs.ids)].astype(np.uint64)
+        chosen = (
+            uniform(token_keys([1] * len(sources), sources, pairs.seed), 3) < 0.5
+        )  # 0 to 2: `mask_tokens`
+        is_hidden = np.concatenate([chosen, ~chosen])[hidden]
         shown, hidden = hidden[~is_hidden], hidden[is_hidden]
     ids = [sides.ids[side] for side in hidden]
     lengths = [len(sentence) for sentence in ids]
@@ -131,17 +135,6 @@ def mask_tokens(
         np.where(fate < masking.mask_share + masking.random_share, random_ids, ids[places]),
     )
     return replaced, places
-
-
-def _one_side(sources: np.ndarray, seed: int) -> np.ndarray:
-    """Which sentences of B pairs are masked, one of each: bool [2B], sources first.
-
-    Args:
-        sources: int64 [B], what the source sentences are in the run.
-    """
-    keys = token_keys([1] * len(sources), sources.astype(np.uint64), seed)
-    chosen = uniform(keys, 3) < 0.5  # draws 0 to 2 are `mask_tokens`'s
-    return np.concatenate([chosen, ~chosen])
 
 
 def token_keys(lengths: Sequence[int], sentences: np.ndarray, seed: int) -> np.ndarray:

@@ -168,17 +168,14 @@ def unchunked(body: bytes) -> bytes:
         end = size.end() + int(size[1], 16)
         after = _LINE_END.match(body, end) if end <= len(body) else None
         # A body that is cut short ends in a chunk; text that begins with a number is no such body.
-        if not chunks and after is None and (end <= len(body) or not _is_page(body[size.end() :])):
+        is_page = body[size.end() :].lstrip().startswith((b"<", _GZIP))
+        if not chunks and after is None and (end <= len(body) or not is_page):
             return body
         if end == size.end():
             return b"".join(chunks)
         chunks.append(body[size.end() : end])
         place = after.end() if after else end
     return b"".join([*chunks, body[place:]])
-
-
-def _is_page(start: bytes) -> bool:
-    return start.lstrip().startswith((b"<", _GZIP))
 
 
 def unpacked(body: bytes, encodings: str, limit: int) -> bytes | None:

@@ -142,17 +142,13 @@ def rate(step: int, settings: TrainerSettings) -> float:
     code rises from a tenth over 30% of a much longer plan and then falls as a cosine. Both are
     `warmup` settings: 1.0 is the paper's words, 0.3 the code's default.
     """
-    return settings.learning_rate * _rise_and_fall(step, settings)
-
-
-def _rise_and_fall(step: int, settings: TrainerSettings) -> float:
-    rising = settings.warmup * settings.steps
+    most, rising = settings.learning_rate, settings.warmup * settings.steps
     if step < rising:
-        return START + (1 - START) * step / rising
+        return most * (START + (1 - START) * step / rising)
     progress = (step - rising) / max(1.0, settings.steps - rising)
     if settings.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return max(0.0, 1 - progress) if settings.schedule == "linear" else 1.0
+        return most * (0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+    return most * (max(0.0, 1 - progress) if settings.schedule == "linear" else 1.0)
 
 
 def set_rates(optimiser: torch.optim.Optimizer, step: int, settings: TrainerSettings) -> None:

@@ -196,7 +196,9 @@ class Trainer:
         own = torch.stack(losses).double().cpu()
         total = self.processes.sum(torch.cat([own.mean(dim=0), torch.tensor([float(tokens)])]))
         *means, loss_mean = (total[:-1] / self.processes.size).tolist()
-        if not math.isfinite(loss_mean) or not (math.isfinite(norm) or self._leaves_out()):
+        # In fp16 a lower scale may make a gradient a number, so the step is left out.
+        left_out = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
+        if not math.isfinite(loss_mean) or not (math.isfinite(norm) or left_out):
             self._not_a_number(loss_mean, norm, own[:, -1])
         self._update()
         self.step += 1
@@ -249,10 +251,6 @@ class Trainer:
         if self.settings.clip and gradients:
             multiply_all(gradients, (self.settings.clip / (norm + 1e-6)).clamp(max=1))
         return float(distributed.whole(norm))
-
-    def _leaves_out(self) -> bool:
-        """Whether a gradient that is no number is left out, since in fp16 a lower scale may make it one."""
-        return self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
 
     def _update(self) -> None:
         """Step, forget the gradients, move the running mean."""

@@ -16,7 +16,7 @@ from huggingface_hub import constants
 
 import mexma_cli
 from mexma_cli.main import cli
-from mexma_cli.numerics import limits
+from mexma_cli.numerics import machine
 from mexma_cli.stages.doctor import doctor
 
 
@@ -68,7 +68,7 @@ def test_it_advises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mexma_cli.numerics.threads.cores", lambda: 1 << 20)
     monkeypatch.setattr("mexma_cli.numerics.compiling.kept_in", lambda: None)
     monkeypatch.setattr("mexma_cli.numerics.torch_private.computes_bf16", lambda: False)
-    monkeypatch.setattr(limits, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**9)
     advice = findings().advice
     for told in ("OMP_NUM_THREADS", "bfloat16", "--memory", "NUMBA_CACHE_DIR", "HF_HUB_OFFLINE"):
         assert sum(told in line for line in advice) == 1, told
@@ -91,9 +91,9 @@ def test_the_limit_of_a_container(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "membership").write_text(membership)
-    monkeypatch.setattr(limits, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(limits, "_MEMBERSHIP", tmp_path / "membership")
-    assert limits.memory_limit() == limit
+    monkeypatch.setattr(machine, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "_MEMBERSHIP", tmp_path / "membership")
+    assert machine.memory_limit() == limit
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from mexma_cli.encoder.loading.settings import (
     read_json_object,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
-from mexma_cli.encoder.loading.weights import missing, reason, weight_files
+from mexma_cli.encoder.loading.weights import missing, reason
 from mexma_cli.encoder.model.transformer import Sentences, Weights, quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
@@ -98,7 +98,8 @@ def _check_sizes(where: Path) -> None:
     for path in where.rglob("config.json"):
         content = read_json_object(path) or {}
         kind = content.get("model_type")
-        stored = sum(file.stat().st_size for file in weight_files(path.parent))
+        files = (file for kind in ("*.safetensors", "*.bin") for file in path.parent.glob(kind))
+        stored = sum(file.stat().st_size for file in files)
         if not stored or not isinstance(kind, str) or kind not in CONFIG_MAPPING or "auto_map" in content:
             continue
         with torch.device("meta"):

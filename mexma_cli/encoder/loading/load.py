@@ -33,9 +33,9 @@ from mexma_cli.encoder.loading.tokenizer import (
     put_in_lower_case,
     with_transformers,
 )
-from mexma_cli.encoder.loading.weights import missing, read_pickled, reason
+from mexma_cli.encoder.loading.weights import FILES, missing, read_pickled, read_weights, reason
 from mexma_cli.encoder.model.families import ACTIVATIONS, FAMILIES, STATIC, Pooling
-from mexma_cli.encoder.model.transformer import StoredModel, Transformer, Weights
+from mexma_cli.encoder.model.transformer import StoredModel, Transformer, Weights, quieten_transformers
 from mexma_cli.errors import MexmaError, choice
 
 if TYPE_CHECKING:
@@ -233,10 +233,8 @@ def load_transformer(
     weights that cannot be read, are missing or do not fit config.json."""
     if not with_pooler and (plain := _without_transformers(settings)):
         return Transformer(plain), None
-    from mexma_cli.encoder.loading import hugging_face
-
     try:
-        model, report = hugging_face.read_model(settings, with_pooler)
+        model, report = _read_model(settings, with_pooler)
     except MexmaError:
         raise
     except Exception as error:  # transformers, and a folder's own code, raise whatever they like
@@ -254,6 +252,47 @@ def load_transformer(
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     return Transformer(model.eval()), layer
+
+
+def _read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The folder's model as it is stored, of the type that its weights have, whatever config.json says; and
+    what transformers reports of its weights. Importing transformers' models takes seconds."""
+    import torch
+    from transformers import AutoModel
+    from transformers.activations import ACT2FN
+
+    from mexma_cli.encoder.model.hugging_face import build_model
+
+    quieten_transformers()
+    folder, config = settings.transformer, settings.config
+    if settings.own_code:
+        model, report = AutoModel.from_pretrained(
+            folder,
+            dtype=_widest(read_weights(folder)),
+            ignore_mismatched_sizes=True,  # reported by name instead
+            output_loading_info=True,
+            weights_only=True,
+            trust_remote_code=True,
+        )
+        return model, report
+    activation = config.get("hidden_act")
+    if isinstance(activation, str) and activation not in ACT2FN:
+        raise MexmaError(f"{folder / 'config.json'}: hidden_act {activation!r} is not supported")
+    is_bert = FAMILIES[config["model_type"]].is_bert
+    arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if is_bert else {}
+    if (folder / pq.FILE).is_file():
+        small = StoredModel(config, pq.load(folder / pq.FILE)).tensors()
+        return build_model(config, small, torch.float32, **arguments)
+    weights = read_weights(folder, (BESIDE_NGRAMS, *FILES))
+    return build_model(config, weights, _widest(weights), **arguments)
+
+
+def _widest(weights: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The floating-point type that has all numbers of the weights."""
+    import torch
+
+    types = {weight.dtype for weight in weights.values() if weight.is_floating_point()}
+    return types.pop() if len(types) == 1 else torch.float32
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:

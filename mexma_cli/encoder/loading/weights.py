@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 FILES = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
 """Behind one of these names: the list of the files among which large weights are divided."""
-_CODE = "weights in safetensors format are read without such doubts"
 
 
 def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torch.Tensor]:
@@ -43,11 +42,6 @@ def missing(report: dict[str, Any]) -> list[str]:
         report: What it says with `output_loading_info`.
     """
     return sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files in a folder that may be weights, whole or parts."""
-    return [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
 
 
 def _parts(index: Path) -> list[str]:
@@ -145,8 +139,10 @@ def damage_as_message(path: Path) -> Iterator[None]:
         if isinstance(error, MexmaError) or is_out_of_memory(error):
             raise
         if isinstance(error, pickle.UnpicklingError):
-            said = f"{path}: the pickled weights are damaged, or bring code along, which was not run"
-            raise MexmaError(said, _CODE) from None
+            raise MexmaError(
+                f"{path}: the pickled weights are damaged, or bring code along, which was not run",
+                "weights in safetensors format are read without such doubts",
+            ) from None
         raise MexmaError(
             f"{path} cannot be read: {reason(error)}", "is the file whole? fetch or save it anew"
         ) from None

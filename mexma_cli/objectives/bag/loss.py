@@ -155,7 +155,9 @@ class Bag(Objective):
             tokens = torch.arange(len(self.places), device=self.vectors.device)
             vectors = self.table(tokens) - (1 - settings.own_share) * self._own(tokens)
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
-            weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
+            pieces = pieces_of(self.encoder.fast_tokenizer.backend)
+            begins = torch.tensor([piece.startswith(WORD_START) for piece in pieces])
+            weights = torch.where(begins, 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
             if settings.length:
@@ -344,8 +346,3 @@ def token_ngrams(
     return TokenNgrams(
         np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))
     ), table
-
-
-def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
-    """Whether each token begins a word, bool [vocabulary]."""
-    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.fast_tokenizer.backend)])

@@ -67,7 +67,10 @@ def train_tokenizer(
                 yield sentence, weight
 
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = _normalizer(wanted)
+    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if wanted.lowercase else [])]
+    steps += _latin(wanted.lowercase) if wanted.latin else []
+    steps += [normalizers.Replace(Regex(INVISIBLE), ""), normalizers.Replace(Regex(SPACES), " ")]
+    tokenizer.normalizer = normalizers.Sequence(steps)
     # A number is never one piece with a letter; "1998" has a chance to be a piece, "in1998" has not.
     digits, spaces = pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Metaspace()
     if wanted.words:  # a word is the same after an apostrophe or a bracket
@@ -95,18 +98,6 @@ def train_tokenizer(
         pad_token="<pad>",
         unk_token="<unk>",
         mask_token=AddedToken("<mask>", lstrip=True, special=True),
-    )
-
-
-def _normalizer(wanted: TrainTokenizer) -> normalizers.Normalizer:
-    return normalizers.Sequence(
-        [
-            normalizers.NFKC(),
-            *([normalizers.Lowercase()] if wanted.lowercase else []),
-            *(_latin(wanted.lowercase) if wanted.latin else []),
-            normalizers.Replace(Regex(INVISIBLE), ""),
-            normalizers.Replace(Regex(SPACES), " "),
-        ]
     )
 
 

@@ -101,7 +101,9 @@ class Clft(Objective):
         """The targets' distance to the teacher's vectors, and that to their translations."""
         assert isinstance(views, ClftViews)
         with torch.no_grad():
-            self._bring_teacher(views.anchor_rows.device)
+            if self.teacher.device != (device := views.anchor_rows.device):
+                self.teacher.model.to(device)
+                self.teacher.modules.to(device)
             anchors = _vectors(self.teacher, views.anchors)[views.anchor_rows]
         vectors = _vectors(self.encoder, views.batch)
         source, target = vectors[views.source_rows], vectors[views.target_rows]
@@ -109,11 +111,6 @@ class Clft(Objective):
             "anchor": losses.cosine_distance(self.as_teacher(target) if self.as_teacher else target, anchors),
             "cross": losses.cosine_distance(target, source),
         }
-
-    def _bring_teacher(self, device: torch.device) -> None:
-        if self.teacher.device != device:
-            self.teacher.model.to(device)
-            self.teacher.modules.to(device)
 
 
 def _vectors(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:

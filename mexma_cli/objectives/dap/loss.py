@@ -155,11 +155,18 @@ class TranslationHead(nn.Module):
     def __init__(self, encoder: SentenceEncoder, settings: Rtl, start: str | None, languages: int) -> None:
         super().__init__()
         self.model: Any
-        if start is None:
-            self.model, self.vocabulary = _fresh(encoder, settings.layers)
+        if start is None:  # untrained, of the encoder's shape, with positions for two sentences
+            config = copy.deepcopy(encoder.model.config)
+            config.num_hidden_layers = settings.layers
+            config.max_position_embeddings = 2 * encoder.max_tokens + encoder.transformer.first_position
+            self.model = type(encoder.model)(config, add_pooling_layer=False)
+            self.vocabulary = VocabularyHead.fresh(config)
         else:
             check_checkpoint(encoder, start, settings.layers)
-            self.model, self.vocabulary = _cut(start, settings.layers)
+            self.model, self.vocabulary = load_masked_lm(start)
+            stack = self.model.encoder.layer
+            self.model.encoder.layer = stack[len(stack) - settings.layers :]
+            self.model.config.num_hidden_layers = settings.layers
         use_packed_attention(self.model)
         mask = encoder.tokenizer.mask_token_id
         self.mask: torch.Tensor
@@ -217,20 +224,3 @@ def check_checkpoint(encoder: SentenceEncoder, start: str, layers: int) -> None:
             f"has {room} positions",
             f"set data.max_tokens to {room // 2} or less",
         )
-
-
-def _cut(start: str, layers: int) -> tuple[Any, VocabularyHead]:
-    """The last layers of a checkpoint, with its embeddings."""
-    model, vocabulary = load_masked_lm(start)
-    stack = model.encoder.layer
-    model.encoder.layer = stack[len(stack) - layers :]
-    model.config.num_hidden_layers = layers
-    return model, vocabulary
-
-
-def _fresh(encoder: SentenceEncoder, layers: int) -> tuple[Any, VocabularyHead]:
-    """An untrained one of the encoder's shape, with positions for two sentences."""
-    config = copy.deepcopy(encoder.model.config)
-    config.num_hidden_layers = layers
-    config.max_position_embeddings = 2 * encoder.max_tokens + encoder.transformer.first_position
-    return type(encoder.model)(config, add_pooling_layer=False), VocabularyHead.fresh(config)

@@ -142,7 +142,7 @@ def _attention(advice: list[str]) -> str:
 
 
 def _memory(advice: list[str]) -> dict[str, Any]:
-    from mexma_cli.numerics.limits import available_memory, memory_limit
+    from mexma_cli.numerics.machine import available_memory, memory_limit
 
     available, limit = available_memory(), memory_limit()
     disk = shutil.disk_usage(tempfile.gettempdir()).free

@@ -99,7 +99,7 @@ def torchrun_rank() -> Rank | None:
 @contextmanager
 def errors_left() -> Iterator[None]:
     """Where `embed_in_processes` started this process, let it say why this process ends."""
-    from mexma_cli.training.launched_process import launched, leave_error
+    from mexma_cli.training.launch import launched, leave_error
 
     try:
         yield
@@ -133,7 +133,7 @@ def embed_as_rank(
 
     from mexma_cli.numerics.threads import cores
     from mexma_cli.training.distributed import meet, wait_long
-    from mexma_cli.training.launched_process import launched
+    from mexma_cli.training.launch import launched
 
     output, share = Path(output), max(1, cores() // rank.local_of)
     if not launched():  # which has said how many

@@ -19,7 +19,7 @@ from mexma_cli.knn import tiles
 from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
-from mexma_cli.numerics.limits import memory_limit
+from mexma_cli.numerics.machine import memory_limit
 from mexma_cli.settings.stages import EXACT, SearchSettings
 from mexma_cli.stages.knn.row_filter import DIGEST
 from mexma_cli.store.embeddings import StorePair

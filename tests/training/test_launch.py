@@ -13,13 +13,13 @@ from subprocess import PIPE
 
 import pytest
 
-from mexma_cli.training.launched_process import LAUNCHED
+from mexma_cli.training.launch import LAUNCHED
 
 PYTHON = (sys.executable, "-c")
 LAUNCHER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True); input()"
 WORKER = """
 import os
-from mexma_cli.training.launched_process import end_with_launcher
+from mexma_cli.training.launch import end_with_launcher
 end_with_launcher()
 print(os.getpid(), flush=True)
 while True:
