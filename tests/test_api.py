@@ -48,10 +48,10 @@ def test_importing_it_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_knn_is_the_function_in_both_orders(order: int) -> None:
     """The room of the same name is imported before it or after it."""
-    lines = ["from mexma_cli import knn", "from mexma_cli.knn import estimate"][::order]
+    lines = ["from mexma_cli import knn", "from mexma_cli.knn import choice"][::order]
     code = "\n".join([*lines, "import mexma_cli", "import mexma_cli.knn.effort"])
-    code += "\nprint(knn.__module__, mexma_cli.knn is knn, estimate.__name__)"
-    assert python(code) == "mexma_cli.api True mexma_cli.knn.estimate\n"
+    code += "\nprint(knn.__module__, mexma_cli.knn is knn, choice.__name__)"
+    assert python(code) == "mexma_cli.api True mexma_cli.knn.choice\n"
 
 
 def test_other_names_are_refused() -> None:

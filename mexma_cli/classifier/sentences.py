@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -63,7 +63,8 @@ def look_at(texts: Iterable[str]) -> Sentences:
     digits, trigrams, names, of_names = (
         RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)
     )
-    for block in _blocks(texts):
+    rest = iter(texts)
+    while block := list(islice(rest, _LINES)):
         characters = Characters(block)
         lengths.write(characters.lengths)
         marks.write(_marks(characters))
@@ -97,12 +98,6 @@ def _marks(characters: Characters) -> np.ndarray:
     count = len(MARKS)
     rows = characters.rows(places)
     return np.bincount(rows * count + kinds[places] - 1, minlength=len(characters.lengths) * count)
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(texts)
-    while block := list(islice(rest, _LINES)):
-        yield block
 
 
 def trigrams_of(words: Sequence[str]) -> Ragged:

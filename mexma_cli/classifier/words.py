@@ -98,11 +98,6 @@ def _chance(own: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found
 
 
-def _of(side: Words, rows: np.ndarray) -> np.ndarray:
-    """The different words of some sentences, ascending."""
-    return distinct(side.words.at(distinct(rows))[0])
-
-
 def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The words of both sentences of N pairs that are each other's nearest, and whether they stand in the
     same places.
@@ -121,7 +116,7 @@ def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> 
 
 
 def _paired(*sides: tuple[Words, np.ndarray]) -> np.ndarray:
-    every = [_of(side, rows) for side, rows in sides]
+    every = [distinct(side.words.at(distinct(rows))[0]) for side, rows in sides]  # the different words
     vectors = [side.vectors[words].astype(np.float32) for (side, _), words in zip(sides, every, strict=True)]
     held = [side.words.at(rows) for side, rows in sides]
     places = [np.searchsorted(words, one) for words, (one, _) in zip(every, held, strict=True)]

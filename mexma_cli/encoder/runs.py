@@ -72,7 +72,12 @@ def is_bag(encoder: SentenceEncoder) -> bool:
 
 def stored_vectors(sentences: Sequence[str], vectors: np.ndarray) -> np.ndarray:
     """Sentences' vectors of a store, float32 [n, dim], with unit length, and zeros for blank ones: a copy."""
-    found = _unit(_without_extremes(vectors))
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    extreme = np.isfinite(largest) & (largest > 0) & ((largest > 1e15) | (largest < 1e-15))
+    if extreme.any():  # squares of these are no float32 any more: they are multiplied by a power of two
+        vectors = vectors.copy()
+        vectors[extreme] = np.ldexp(vectors[extreme], -np.frexp(largest[extreme])[1][:, None])
+    found = _unit(vectors)
     found[list(map(is_blank, sentences))] = 0
     return found
 
@@ -183,16 +188,6 @@ class SummedRuns:
             found[own] = _unit(self._encoder.finish(self._bag.hidden(some + self._end)))
             found[own][(some[:, -self._bag.heads :] == 0).all(axis=1)] = 0
         return found
-
-
-def _without_extremes(vectors: np.ndarray) -> np.ndarray:
-    """Rows that are so large or so small that their squares are no float32 any more, times a power of two."""
-    largest = np.abs(vectors).max(axis=1, initial=0)
-    extreme = np.isfinite(largest) & (largest > 0) & ((largest > 1e15) | (largest < 1e-15))
-    if extreme.any():
-        vectors = vectors.copy()
-        vectors[extreme] = np.ldexp(vectors[extreme], -np.frexp(largest[extreme])[1][:, None])
-    return vectors
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -94,9 +94,11 @@ class _Sides:
             found = None
         names = found if isinstance(found, dict) else {}
         sides = [names[name] for name in ("source", "target") if name in names]
-        if not sides:
-            inner = names.get("translation", names)
-            sides = self._by_language(inner, where) if isinstance(inner, dict) else []
+        if not sides and isinstance(inner := names.get("translation", names), dict):
+            # By languages; those that are not stated are the first object's, which has as many.
+            tags = [tag for tag, text in inner.items() if isinstance(text, str | None)]
+            found, self.languages = sides_among(self.languages, tags, where, self._options)
+            sides = [inner[tag] if tag else None for tag in found]
         texts = [side or "" for side in sides if side is None or isinstance(side, str)]
         if len(texts) != 2:
             raise MexmaError(
@@ -107,10 +109,3 @@ class _Sides:
         if any(map(_SURROGATES.search, texts)):
             return "lines with half a character (a lone surrogate)"
         return pair_of(typed(names), *texts)
-
-    def _by_language(self, texts: dict[str, Any], where: str) -> list[Any]:
-        """The texts of both sides by their languages, None where one is missing; empty where both are. Those
-        that are not stated are the languages of the first object, which has as many."""
-        tags = [tag for tag, text in texts.items() if isinstance(text, str | None)]
-        found, self.languages = sides_among(self.languages, tags, where, self._options)
-        return [texts[tag] if tag else None for tag in found]

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mexma_cli.knn import tiles
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, VectorSource
-from mexma_cli.knn.tiles import search
+from mexma_cli.knn.units import keys_of
 
 if TYPE_CHECKING:
     from mexma_cli.store.journal import FileJournal
+
+_PROBED = 3  # times that a cost of a search is measured; the least counts
 
 
 def knn(
@@ -50,4 +53,30 @@ def knn(
         MexmaError: This machine has no such device as `computing_on` names.
     """
     left, right = Side(x, keep_x), Side(y, keep_y)
-    return Neighbours.of(search(left, right, k, memory, journal, on_progress), left, right)
+    return Neighbours.of(tiles.search(left, right, k, memory, journal, on_progress), left, right)
+
+
+def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
+    """Seconds for `knn` of n and m rows, from probes on made-up vectors (about a second).
+
+    It assumes that the machine stays as busy as it is now, and random vectors. The two costs are the tiles of
+    the matrix, and the pairs that are computed exactly.
+    """
+    from mexma_cli.knn import kernels
+    from mexma_cli.knn.choice import choose, pairs_needed, timed
+
+    height, width = min(n, 4 * tiles.X_TILE), min(m, tiles.Y_TILE)
+    if not height or not width:
+        return 0.0
+    rng = np.random.default_rng(0)
+    x, y = (Side(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
+    nothing = keys_of(np.full(1, 2, np.float32), np.zeros(1, np.int64))  # lists that nothing enters
+    lists = np.full((height, min(k, width)), nothing), np.full((width, min(k, height)), nothing)
+    product = choose((x, y), (n, m), k)
+    search = tiles.Search((x, y), lists, product)
+    tile = min(timed(lambda: search.run(tiles.Place(height, 0, 0))) for _ in range(_PROBED))
+    rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
+    vectors = x.raw(0, height), y.raw(0, width)
+    cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED))
+    pairs = pairs_needed(product, (x.sample(), y.sample()), (n, m), k)
+    return n / height * (m / width) * tile + pairs * cosine / len(rows)

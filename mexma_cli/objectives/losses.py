@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
+from mexma_cli.numerics.compiling import summing
+from mexma_cli.numerics.kernels import plain, read, write
+from mexma_cli.numerics.lanes import exponentials, largest
+from mexma_cli.numerics.threads import each
 from mexma_cli.objectives.gather import global_mean
-from mexma_cli.objectives.kernels import softmax_slopes
 
 KOLEO_CLOSEST = 1e-3
 """A float32 cosine tells distances between unit vectors apart down to sqrt(2 * 2**-24) = 0.00035, so below
@@ -17,6 +21,8 @@ CHUNK_ROWS = 512
 """Masked tokens whose logits exist at once."""
 BLOCK_WORDS = 1 << 13
 """Words whose gradient from those tokens exists at once, beside the sum over all tokens."""
+BLOCK = 1024
+"""Numbers of a row of logits that are in the nearest cache together."""
 
 
 def alignment(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -228,3 +234,64 @@ def _slopes(
     slope.div_(norm).scatter_add_(1, labels[:, None], torch.full_like(norm, -1.0))
     bias_grad += slope.sum(dim=0)
     return (norm.log() - target).sum(), slope.to(logits.dtype)
+
+
+def softmax_slopes(
+    logits: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor, bias_grad: torch.Tensor
+) -> torch.Tensor:
+    """Cross-entropy of each row; its slope, the softmax minus one-hot, takes the logits' place.
+
+    In two walks over a row, by Numba: torch walks over all rows once for each of a dozen steps, and they are
+    too long to stay in a cache. With bfloat16 logits nothing as large as these exists in float32.
+
+    Args:
+        logits: float32 or bfloat16 [R, V] on the processor, without the bias; contiguous.
+        bias: float32 [V].
+        labels: int64 [R].
+        bias_grad: float32 [V], to which the slopes' sum over the rows is added.
+
+    Returns:
+        float32 [R].
+    """
+    words, losses = plain(logits), torch.empty(len(logits))
+    parts = np.array_split(np.arange(len(logits)), torch.get_num_threads())
+    bounds = [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
+    sums = np.zeros((len(bounds), logits.shape[1]), np.float32)
+
+    def work(number: int) -> None:
+        part, blocks = slice(*bounds[number]), -(-logits.shape[1] // BLOCK)
+        room = np.empty((blocks, BLOCK), np.float32)
+        own = words[part], bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy()
+        _row_slopes(*own, room, room.ravel())
+
+    each(len(bounds), work)
+    for own in sums:
+        bias_grad += torch.from_numpy(own)
+    return losses
+
+
+@summing
+def _row_slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # pyrefly: ignore[implicit-any-parameter]
+    """For each row; `room` is scratch, float32 [n, BLOCK], and `flat` the same memory."""
+    row, rest = flat[: len(bias)], flat[len(bias) :]
+    for i in range(len(words)):
+        read(words[i], row)
+        for j in range(len(row)):
+            row[j] += bias[j]
+        for j in range(len(rest)):
+            rest[j] = -np.inf
+        top, total = np.float32(-np.inf), np.float64(0)
+        for block in range(len(room)):
+            highest = largest(room, block, BLOCK)
+            top = highest if highest > top else top
+        target = row[labels[i]] - top
+        for block in range(len(room)):
+            total += exponentials(room, block, BLOCK, top, room)
+        inverse = np.float32(1 / total)
+        for j in range(len(row)):
+            row[j] *= inverse
+        row[labels[i]] -= np.float32(1)
+        losses[i] = np.log(total) - target
+        for j in range(len(row)):
+            bias_grad[j] += row[j]
+        write(row, words[i])

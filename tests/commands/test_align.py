@@ -19,7 +19,7 @@ KILLED = """
 import os, signal
 from mexma_cli.stages.align import align
 from mexma_cli.store import journal
-from mexma_cli.store.alignments import AlignmentJournal
+from mexma_cli.store.journal import AlignmentJournal
 align._SENTENCES = 16
 journal.SECONDS = 0
 add = AlignmentJournal.add

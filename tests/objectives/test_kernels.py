@@ -9,8 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.objectives.kernels import BLOCK
-from mexma_cli.objectives.losses import _slopes
+from mexma_cli.objectives.losses import BLOCK, _slopes
 from tests.processes import Program
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -87,13 +86,13 @@ import importlib, sys
 from pathlib import Path
 import torch
 from mexma_cli.numerics import compiling
-from mexma_cli.objectives import kernels
+from mexma_cli.objectives import losses
 compiling._FOLDERS = [Path(sys.argv[1])]
-softmax_slopes = importlib.reload(kernels).softmax_slopes
+softmax_slopes = importlib.reload(losses).softmax_slopes
 torch.manual_seed(0)
 logits, bias, sums = torch.randn(64, 5003) * 3, torch.randn(5003), torch.zeros(5003)
-losses = softmax_slopes(logits, bias, torch.arange(64), sums)
-print(losses.tolist(), sums.tolist())
+found = softmax_slopes(logits, bias, torch.arange(64), sums)
+print(found.tolist(), sums.tolist())
 """
     found = []
     for _ in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.alignments import RECORD, AlignmentJournal
+from mexma_cli.store.journal import RECORD, AlignmentJournal
 
 
 def records(number: int, count: int) -> np.ndarray:

@@ -153,7 +153,7 @@ class _Layer(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for norm, part in (
             (self.self_attn_layer_norm, self._attend),
-            (self.final_layer_norm, self._feed_forward),
+            (self.final_layer_norm, lambda x: self.fc2(self.activation(self.fc1(x)))),
         ):
             x = x + part(norm(x)) if self.before else norm(x + part(x))
         return x
@@ -163,9 +163,6 @@ class _Layer(torch.nn.Module):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         attended = scaled_dot_product_attention(q, k, v)
         return self.self_attn["out_proj"](attended.transpose(1, 2).flatten(2))
-
-    def _feed_forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.fc2(self.activation(self.fc1(x)))
 
 
 def _waves(places: torch.Tensor, width: int) -> torch.Tensor:

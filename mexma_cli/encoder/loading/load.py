@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from safetensors import SafetensorError
-from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import card, pq, static
@@ -345,17 +344,14 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
     return tokenizer
 
 
-def _highest_id(backend: Tokenizer) -> int:
-    if isinstance(backend.model, Unigram):  # ids are places in a list, and listing them all is slow
-        pieces = backend.get_vocab_size(with_added_tokens=False)
-        return max(pieces - 1, *backend.get_added_tokens_decoder(), 0)
-    return max(backend.get_vocab().values(), default=0)
-
-
 @panic_as_message()
 def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabulary: int) -> None:
     backend = tokenizer.unlimited
-    highest = _highest_id(backend)
+    if isinstance(backend.model, Unigram):  # ids are places in a list, and listing them all is slow
+        pieces = backend.get_vocab_size(with_added_tokens=False)
+        highest = max(pieces - 1, *backend.get_added_tokens_decoder(), 0)
+    else:
+        highest = max(backend.get_vocab().values(), default=0)
     sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"
     hint = "take both from the same folder"

@@ -26,8 +26,8 @@ from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents, unpaired
-from mexma_cli.store.alignments import RECORD, AlignmentJournal
 from mexma_cli.store.embeddings import check_comparable
+from mexma_cli.store.journal import RECORD, AlignmentJournal
 from mexma_cli.text.amounts import counted, such_as
 
 _SENTENCES = 4096

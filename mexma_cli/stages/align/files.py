@@ -60,9 +60,8 @@ from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import Progress, agreed_language, load_encoder_of, warn_of_cut
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import tell_documents
-from mexma_cli.store.alignments import AlignmentJournal
 from mexma_cli.store.arrays import new_mapped
-from mexma_cli.store.journal import kept_beside
+from mexma_cli.store.journal import AlignmentJournal, kept_beside
 from mexma_cli.store.layout import Part
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import split_ending

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mexma_cli.knn.estimate import seconds_needed
+from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import enough, fastest_memory, has_index, least_memory
