@@ -283,7 +283,10 @@ class PairRules:
                     for row in (rows.tolist() if self._excluded or self._wrong else ())
                 ]
             elif name == "language":
-                broken = self._in_other_languages(sources, targets, rows)
+                broken = np.zeros(len(rows), dtype=bool)
+                for side, foreign in zip((sources, targets), self._foreign, strict=True):
+                    if foreign is not None:
+                        broken |= foreign([side[row] for row in rows.tolist()])
             elif name == "ratio":
                 lengths = [
                     letters * np.array([len(side[row]) for row in rows.tolist()]) + SMOOTHING
@@ -299,16 +302,6 @@ class PairRules:
                 broken = _PAIRS[name](*pairs, limit=limit)
             codes[rows[np.flatnonzero(broken)]] = CODES[name]
         return codes
-
-    def _in_other_languages(
-        self, sources: Sequence[str], targets: Sequence[str], rows: np.ndarray
-    ) -> np.ndarray:
-        """Whether a side of each of some pairs is in another language, bool [rows]."""
-        broken = np.zeros(len(rows), dtype=bool)
-        for side, foreign in zip((sources, targets), self._foreign, strict=True):
-            if foreign is not None:
-                broken |= foreign([side[row] for row in rows.tolist()])
-        return broken
 
 
 _PAIRS: dict[str, Callable[..., list[bool]]] = {
