@@ -21,7 +21,6 @@ from torch.distributed.launcher.api import LaunchConfig
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.load import load
 from mexma_cli.stages.train.train import train
-from mexma_cli.training import launch
 from tests import command
 from tests.command import fails
 from tests.examples import demo_pairs, prepared
@@ -128,7 +127,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.settings.load import load
 from mexma_cli.stages.train.train import train
-from mexma_cli.training import launch
 from mexma_cli.training.distributed import Processes
 
 with Processes.joined() as processes:
@@ -308,7 +306,7 @@ def test_processes_do_not_start_processes(
         seen.update(os.environ, processes=str(config.nproc_per_node), restarts=str(config.max_restarts))
         return lambda *arguments: None
 
-    monkeypatch.setattr(launch, "elastic_launch", started)
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", started)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     wanted = {f"MEXMA_TRAIN_{name}": value for name, value in zip(names, "23", strict=True)}
     for name, value in wanted.items():
