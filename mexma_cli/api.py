@@ -5,6 +5,7 @@ Everything is imported when a function is called, so that `import mexma_cli` sta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -133,7 +134,7 @@ def embed(
     output: Name,
     *,
     lang: str = "und",
-    encoder: str | SentenceEncoder | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
     append: bool = False,
     overwrite: bool = False,
     on_progress: Progress | None = None,
@@ -212,7 +213,7 @@ def mine(
     source: Text,
     target: Text | None = None,
     *,
-    encoder: str | SentenceEncoder | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
     within: tuple[str | Path, str | Path] | None = None,
     document_pairs: str | Path | None = None,
     languages: tuple[str, str] = ("und", "und"),
@@ -284,7 +285,7 @@ def align(
     source: Text,
     target: Text,
     *,
-    encoder: str | SentenceEncoder | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
     docs: tuple[str | Path, str | Path] | None = None,
     document_pairs: str | Path | None = None,
     find_documents: bool = False,
@@ -344,7 +345,7 @@ def score(
     source: Text,
     target: Text | None = None,
     *,
-    encoder: str | SentenceEncoder | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
@@ -546,7 +547,7 @@ def run(
 def evaluate(
     folder: Name,
     *,
-    encoder: str | SentenceEncoder | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
     languages: str | Sequence[str] | None = None,
     target: str = "eng_Latn",
     split: str = "devtest",
@@ -661,13 +662,19 @@ def _both(languages: tuple[str, str]) -> tuple[str, str]:
     return languages
 
 
-def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
+def _choice(encoder: str | Path | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
+    from mexma_cli.errors import MexmaError
     from mexma_cli.settings.stages import EncoderChoice
 
-    return EncoderChoice(model=encoder) if encoder is None or isinstance(encoder, str) else encoder
+    named = os.path.join(".", encoder) if isinstance(encoder, Path) else encoder
+    if named is None or isinstance(named, str):
+        return EncoderChoice(model=named)
+    if not hasattr(named, "embed"):
+        raise MexmaError(f"an encoder is a name, a folder or a SentenceEncoder, not {type(named).__name__}")
+    return named
 
 
-def _loaded(encoder: str | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
+def _loaded(encoder: str | Path | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
     from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.embed.inputs import load_encoder
 

@@ -195,3 +195,5 @@ def test_sentences_in_memory_are_no_text() -> None:
         mexma_cli.SentenceEncoder.load(pooling="CLS")  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match="a name or a folder, not dict"):
         mexma_cli.SentenceEncoder.load({})  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match="a name, a folder or a SentenceEncoder, not int"):
+        mexma_cli.mine("a", "b", encoder=42)  # type: ignore[arg-type]

@@ -159,9 +159,10 @@ def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
 
 
 def as_csv(table: Sequence[Sequence[str]]) -> str:
-    """A table as CSV."""
+    """A table as CSV; what there is not is empty, so that programs read numbers."""
     lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows(table)
+    rows = [["" if cell == "-" else cell for cell in row] for row in table]
+    csv.writer(lines, lineterminator="\n").writerows(rows)
     return lines.getvalue()
 
 

@@ -106,7 +106,7 @@ def _of_kind(wanted: type[R], source: str | Path, recipe: Section) -> R:
 
 def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
     raw, chain = inherited(find(str(source)), find)
-    for override in overrides:
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         _override(raw, override)
     kind = raw.get("kind")
     if kind is None and "languages" in raw and "data" not in raw:

@@ -20,7 +20,9 @@ from tests.examples import demo_pairs
 def test_a_classifier_is_trained_and_used(tmp_path: Path, tiny_encoder: Path) -> None:
     pairs = write(tmp_path / "pairs.tsv", *demo_pairs(120))
     command = "classifier", "train", pairs, "--model", tiny_encoder, "--source-lang", "spa"
-    found = json.loads(ok(run(*command, "-o", tmp_path / "own.json", "--json")).stdout)
+    done = ok(run(*command, "-o", tmp_path / "own.json", "--json"))
+    found = json.loads(done.stdout)
+    assert found["f1"]["margin"] < 10 and "are these translations of each other" in done.stderr
     assert found["pairs"] + found["held_out"] == 120 and set(found["f1"]) == {"margin", "bundled", "trained"}
     weights = json.loads((tmp_path / "own.json").read_text())
     assert weights["dim"] == 32 and set(weights["classifiers"]) == {"text", "words"}

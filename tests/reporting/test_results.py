@@ -11,7 +11,14 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting import tables
 from mexma_cli.reporting.result import Result
-from mexma_cli.reporting.tables import as_latex, names_in, published_rows, published_scores, text_lines
+from mexma_cli.reporting.tables import (
+    as_csv,
+    as_latex,
+    names_in,
+    published_rows,
+    published_scores,
+    text_lines,
+)
 
 RESULT = Result(
     "bucc",
@@ -31,6 +38,10 @@ def test_json_there_and_back(tmp_path: Path) -> None:
     RESULT.write(path)
     assert Result.read(path) == RESULT
     assert json.loads(path.read_text()) == RESULT.to_json()
+
+
+def test_what_is_missing_is_empty_in_csv() -> None:
+    assert as_csv([["encoder", "F1", "xsim"], ["mini", "-", "1.00"]]) == "encoder,F1,xsim\nmini,,1.00\n"
 
 
 def test_a_table_for_latex() -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TRANSLATIONS = 10.0
+"""Best F1 by margin, in percent, that text without translations stays below."""
+
 
 @click.command("train")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
@@ -99,6 +102,8 @@ def command(
     _print(found, as_json)
     if found.measures.f1["trained"] <= found.measures.f1["margin"]:
         log.warning("held-out pairs are found no better than by margin: mine without --classifier")
+    if found.measures.f1["margin"] < _TRANSLATIONS:
+        log.warning("are these translations of each other? In held-out text hardly any are found")
 
 
 def _has_labels(bitext: tuple[Path, ...]) -> bool:
