@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,7 +75,7 @@ _SCORE = frozenset(
     | {"alignment_score", "bleualign", "bicleaner", "bicleaner_score", "bicleaner_ai", "bicleaner_ai_score"}
 )
 _OTHERS_NAMED = (
-    "id index corpus url src_url trg_url tgt_url source_url target_url origin license hash src_lang tgt_lang "
+    "# no. nr. id index corpus url src_url trg_url tgt_url source_url target_url origin license hash src_lang tgt_lang "
     "trg_lang source_lang target_lang"
 )
 _OTHER_COLUMNS = frozenset(["", *_OTHERS_NAMED.split()])
@@ -102,8 +102,9 @@ class Tsv(BitextFormat):
                 yield from tsv_lines([pair if with_ids else pair[:3]])
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Refused: a line that has fewer or more fields than the first one, or has not what they are."""
-        return Bitext(self.name, languages, _records(*texts), texts[0].header)
+        """Refused: a line that has fewer or more fields than the first one, or has not what they are, and
+        columns of languages that are not the stated ones."""
+        return Bitext(self.name, languages, _records(*texts, languages), texts[0].header)
 
 
 def fields_of(columns: int) -> tuple[str, ...]:
@@ -172,25 +173,24 @@ class _Layout(NamedTuple):
         return PlainPair(*_sides(line, where))
 
 
-def _records(text: RawText) -> Iterator[Record]:
+def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
     lines = text.lines()
     numbered = enumerate(lines, 1)
     for number, line in numbered:
         if not _is_empty(line):
-            start = [(number, line)]
+            start = [(number, line), *islice(numbered, _SEEN)]
             break
         yield from text.no_pair(BLANK)
     else:
         return
-    stated = _DELIMITER.fullmatch(line)
-    if delimiter := stated[1] if stated else _delimiter(line, text.where):
-        yield from _from_csv(chain([line], lines), delimiter, text)
+    delimits = _DELIMITER.fullmatch(line)
+    if delimiter := delimits[1] if delimits else _delimiter(line, text.where):
+        yield from _from_csv(chain((line for _, line in start), lines), delimiter, text, stated)
         return
-    fields = line.split("\t")
-    scored, header = len(fields) >= 3 and _number(fields[0]) is not None, columns_of(fields)
-    ids = False
+    fields, rows = line.split("\t"), [line.split("\t") for _, line in start[1:]]
+    scored, ids = len(fields) >= 3 and _number(fields[0]) is not None, False
+    header = columns_of(fields, rows, stated, where=text.where)
     if scored:
-        start += islice(numbered, _SEEN)
         firsts = [line.partition("\t")[0] for _, line in start]
         ids = _are_ids(firsts, text.where)
         if text.each_line:  # a sentence may be a number, and have columns behind its pair
@@ -199,7 +199,7 @@ def _records(text: RawText) -> Iterator[Record]:
     if header:
         text.header.append(line)
         yield from text.no_pair(HEADER)
-        start = []
+        del start[0]
     yield from text.records(chain(start, numbered), layout.pair)
 
 
@@ -235,7 +235,9 @@ def _delimiter(line: str, name: str) -> str | None:
     return "," if named and (line.startswith('"') or "\r" in line) else None
 
 
-def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[Record]:
+def _from_csv(
+    lines: Iterator[str], delimiter: str, text: RawText, stated: tuple[str, str]
+) -> Iterator[Record]:
     """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
     columns, rows = None, csv_rows(lines, delimiter, text.where)
     start = list(islice(rows, _SEEN))
@@ -244,7 +246,8 @@ def _from_csv(lines: Iterator[str], delimiter: str, text: RawText) -> Iterator[R
             yield from text.no_pair(BLANK)
             continue
         if columns is None:
-            columns = columns_of(row, others=len(row) > 2 and _number(row[0]) is None)
+            others = len(row) > 2 and _number(row[0]) is None
+            columns = columns_of(row, [row for _, row in start[1:]], stated, others, where)
             if columns or _DELIMITER.fullmatch(delimiter.join(row)):
                 yield from text.no_pair(HEADER)
                 continue
@@ -387,13 +390,24 @@ class Columns(NamedTuple):
     width: int
 
 
-def columns_of(fields: Sequence[str], others: bool = False) -> Columns | None:
+def columns_of(
+    fields: Sequence[str],
+    rows: Sequence[Sequence[str]] = (),
+    stated: tuple[str, str] = (languages.UNSTATED,) * 2,
+    others: bool = False,
+    where: str = "",
+) -> Columns | None:
     """The columns that a header names; None for a line that is no header.
 
-    The sides have names such as `source` and `target`, or two languages, in code or in English.
+    The sides have names such as `source` and `target`, or languages, in code or in English.
 
     Args:
-        others: Beside two languages, columns may have any names.
+        rows: The first rows below: a column of numbers is no text (`No` is Norwegian, too).
+        stated: Codes of the languages that are wanted, which choose the columns.
+        others: Beside languages, columns may have any names.
+
+    Raises:
+        MexmaError: The columns are not of the stated languages.
     """
     names = [field.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_") for field in fields]
     score = next((place for place, name in enumerate(names) if name in _SCORE), None)
@@ -401,15 +415,49 @@ def columns_of(fields: Sequence[str], others: bool = False) -> Columns | None:
     targets = [place for place, name in enumerate(names) if name in _TARGET]
     if sources and targets:
         return Columns(sources[0], targets[0], score, len(fields))
-    spoken = [place for place, name in enumerate(names) if _language(name)]
-    if len(spoken) > 2:  # `id` is Indonesian, too
-        spoken = [place for place in spoken if names[place] not in _OTHER_COLUMNS]
+    spoken = {place: code for place, name in enumerate(names) if (code := _language(name))}
     known = (name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken)
-    if len(spoken) == 2 and (others or all(known)):
-        first, second = spoken
-        if _language(names[first]) != _language(names[second]):
-            return Columns(first, second, score, len(fields))
-    return None
+    if not others and not all(known):
+        return None
+    if len(fields) > 2:
+        spoken = {place: code for place, code in spoken.items() if not _has_numbers(rows, place)}
+    if len(spoken) > 2 and stated == (languages.UNSTATED,) * 2:  # `id` is Indonesian, too
+        spoken = {place: code for place, code in spoken.items() if names[place] not in _OTHER_COLUMNS}
+    if len(spoken) < 2 or len(set(spoken.values())) < 2:
+        return None
+    sides = _sides_of(spoken, stated)
+    if sides is None and stated != (languages.UNSTATED,) * 2:
+        listed = ", ".join(fields[place].strip() for place in spoken)
+        raise MexmaError(
+            f"{where}: the columns are {listed}, and the languages {' and '.join(stated)} are stated",
+            "state two that are there, or name the columns `source` and `target`",
+        )
+    return Columns(*sides, score, len(fields)) if sides else None
+
+
+def _sides_of(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, int] | None:
+    """The places of source and target among columns of languages: the first two where no two languages are
+    stated, and there are no more. A language in another script is the same one, if there is no nearer."""
+    if stated[0] == stated[1]:
+        first, second, *more = spoken
+        return None if more else (first, second)
+    found = []
+    codes = {place: languages.known(code) for place, code in spoken.items()}
+    for language in stated:
+        same = [place for place, code in codes.items() if code == language]
+        near = [place for place, code in codes.items() if code.split("_")[0] == language.split("_")[0]]
+        found.append(same or near)
+    for side, other in (found, found[::-1]):
+        if not side and languages.UNSTATED in stated:
+            side += [place for place in spoken if place not in other]
+    one, other = found
+    return (one[0], other[0]) if len(one) == len(other) == 1 and one != other else None
+
+
+def _has_numbers(rows: Iterable[Sequence[str]], place: int) -> bool:
+    """Whether a column has numbers, and nothing else."""
+    values = [row[place] for row in rows if place < len(row) and row[place].strip()]
+    return bool(values) and all(_number(value) is not None for value in values)
 
 
 def _language(name: str) -> str | None:

@@ -216,8 +216,8 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
         "src\ttrg\nun\tone\nno\tsí",
         "score\tsrc_text\ttrg_text\n1.5\tun\tone\n1.25\tno\tsí",
         "src_url\ttrg_url\tsrc_text\ttrg_text\tbicleaner_score\nx\ty\tun\tone\t1.5\nx\ty\tno\tsí\t1.25",
-        "en\tfr\nun\tone\nno\tsí",
-        "English\tFrench\nun\tone\nno\tsí",
+        "fr\ten\nun\tone\nno\tsí",
+        "French\tEnglish\nun\tone\nno\tsí",
         "\ufeffid,source,target\r\n1,un,one\r\n2,no,sí\r",
         'Target;Source;Score\n"one";"un";1.5\nsí;no;1.25',
         '"un","one"\n"no","sí"',
@@ -408,6 +408,31 @@ KNOWN = [
         aligned._replace(source_lines=(), source=""),
     ],
 ]
+
+
+@pytest.mark.parametrize("end", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("names", "stated", "found"),
+    [
+        ("No en id", ("ind", "eng"), ("2", "one")),
+        ("No en id", ("und", "und"), ("one", "2")),
+        ("no. English id", ("ind", "und"), ("2", "one")),
+        ("id en de", ("deu", "eng"), ("2", "one")),
+        ("index en zh", ("zho_Hant", "eng"), ("2", "one")),
+        ("id en de", ("deu", "fra"), "the columns are en, de, and the languages deu_Latn and fra_Latn are"),
+    ],
+)
+def test_stated_languages_choose_columns(
+    end: str, names: str, stated: tuple[str, str], found: str | tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"a{end}"
+    rows = [names.split(), ["71", "one", "2"], ["72", "two", "b"]]
+    path.write_text("".join((";" if end == ".csv" else "\t").join(row) + "\n" for row in rows))
+    if isinstance(found, str):
+        with pytest.raises(MexmaError, match=found):
+            list(open_pairs(path, languages=stated).pairs)
+    else:
+        assert next(open_pairs(path, languages=stated).pairs) == found
 
 
 @pytest.mark.parametrize("kind", [name for name in formats() if not formats()[name].two_files])
