@@ -104,7 +104,7 @@ class Tsv(BitextFormat):
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Refused: a line that has fewer or more fields than the first one, or has not what they are, and
         columns of languages that are not the stated ones."""
-        return Bitext(self.name, languages, _records(*texts, languages), texts[0].header)
+        return Bitext(self.name, languages, _records(texts[0], languages), texts[0].header)
 
 
 def fields_of(columns: int) -> tuple[str, ...]:
