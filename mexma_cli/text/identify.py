@@ -325,8 +325,10 @@ def warn_of_languages(
     for side, code, found in zip(("sources", "targets"), codes, guesses, strict=True):
         wanted, (usual, count) = kindred(code) & model.known, Counter(found).most_common(1)[0]
         if code != languages.UNSTATED and wanted and usual not in wanted and count > _NEARLY_ALL * len(found):
-            names = languages.name(usual), languages.name(code)
-            log.warning("%.0f %% of the %s look %s, and %s is stated", 100 * count / len(found), side, *names)
+            none = "like none of the languages that the identifier knows"
+            look = languages.name(usual) if languages.known(usual) != languages.UNSTATED else none
+            share, stated = 100 * count / len(found), languages.name(code)
+            log.warning("%.0f %% of the %s look %s, and %s is stated", share, side, look, stated)
 
 
 def flores(guess: Guess, line: str) -> str:

@@ -99,6 +99,7 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
         assert (said in done.stderr) == bool(code) == ("does not know" in done.stderr)
     done = ok(embed(tmp_path / "two", "--lang", "mlt", corpus, "-o", tmp_path / "mlt.emb"))
     assert "two reads Maltese (mlt_Latn) with an xsim error of 9.1% on its dev set, more than" in done.stderr
+    assert "`mexma new-language` trains one" in done.stderr
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")
         assert done.exit_code == 0 and ("does not know" in done.stderr) == told

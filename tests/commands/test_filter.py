@@ -176,6 +176,10 @@ def test_rules_by_name(tmp_path: Path) -> None:
     fails(
         filtered(plain, "--on", "low-score=0.5"), 1, "the rule low-score reads a column of scores, and these"
     )
+    for score, told in (("0.9", True), ("1.2", False)):
+        scored = write(tmp_path / "scored.tsv", "\t".join((score, *FINE)))
+        done = ok(filtered(scored, "--off", "all", "--on", "low-score=1.06"))
+        assert ("threshold 1.06 is of margins, and these pairs look" in done.stderr) == told
     fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
     fails(filtered(path, "--on", "html=3"), 1, "the rule html has no limit")
 

@@ -75,6 +75,8 @@ def test_sides_that_look_swapped_are_told_of(kind: BitextFormat, caplog: pytest.
     caplog.clear()
     assert list(kind.write(pairs, ("eng_Latn", "deu_Latn"))) and "swapped" not in caplog.text
     assert "100 % of the targets look French, and German is stated" in caplog.text
+    assert list(kind.write([MinedPair(1.0, "7", french)] * 20, ("deu_Latn", "fra_Latn")))
+    assert "100 % of the sources look like none of the languages that the identifier knows" in caplog.text
     caplog.clear()
     assert list(kind.write(pairs, ("eng_Latn", "und"))) and caplog.text == ""
 

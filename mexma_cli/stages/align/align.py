@@ -153,9 +153,9 @@ class AlignCounts:
                 yield f"{counted(count, 'document')} of the {name} in these pairs: no sentences"
         if self.unlike:
             yield (
-                f"{len(self.unlike):,} {of}: the mean score of the alignments is below {UNLIKE}, as in texts "
-                "that are no translations or in another order (`mexma mine` finds those), or that the "
-                f"encoder cannot read{such_as([*filter(None, self.unlike)])}"
+                f"{len(self.unlike):,} {of}: the mean score is below {UNLIKE}"
+                f"{such_as([*filter(None, self.unlike)])}: no translations, in another order (mine those), or "
+                "in a language that the encoder cannot read; --threshold 0.3 --min-aligned 0.8 drops most"
             )
         if self.scarce:
             yield (

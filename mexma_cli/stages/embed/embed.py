@@ -120,7 +120,8 @@ def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
             return None
         return (
             f"{name} reads {about} with an xsim error of {own[language]:.1f}% on its dev set, "
-            f"more than in any of its {count} languages, which `mexma info {shlex.quote(name)}` lists"
+            f"more than in any of its {count} languages, which `mexma info {shlex.quote(name)}` lists; "
+            "`mexma new-language` trains one for it, and aligning documents finds more than mining"
         )
     if language.partition("_")[0] in known:
         return None

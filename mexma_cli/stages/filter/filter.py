@@ -232,7 +232,7 @@ def _judged(
     done = 0
     batches = _batches(bitext, as_read)
     for rule in (name for name in _NEEDS if name in job.limits):
-        batches = _with_values(batches, rule)
+        batches = _with_values(batches, rule, job.limits[rule])
     first = batches if job.workers == 1 else islice(batches, _ALONE)
     alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
     with closing(_beside(batches, job, bitext.languages)) as others:
@@ -276,12 +276,19 @@ _NEEDS = {
 """Rule -> the values that it reads, their place in `Columns`, and what adds them."""
 
 
-def _with_values(batches: Iterator[Batch], rule: str) -> Iterator[Batch]:
-    """The batches; refused if the pairs of the first have no value that a rule reads."""
+def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[Batch]:
+    """The batches; refused if the pairs of the first have no value that a rule reads. Warned of is a limit of
+    margins where no score is above 1."""
     values, column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
         if not place and np.isnan(batch[1][column]).all():
             raise MexmaError(f"the rule {rule} reads a column of {values}, and these pairs have none", hint)
+        if not place and rule == "low-score" and limit > 1 >= np.nanmax(batch[1][column]):
+            log.warning(
+                "threshold %g is of margins, and these pairs look as if they were scored by probability: name "
+                "one, such as --on low-score=0.5",
+                limit,
+            )
         yield batch
 
 

@@ -48,7 +48,7 @@ def write_page(
         languages=page.languages(codes),
         pairs=page.pairs(pairs),
         scores=[found for pair in pairs if (found := page.scores(pair))],
-        notes=[[note] for note in page.notes],
+        notes=[[note] for note in (*page.warned, *page.notes)],
     )
     return page.notes
 
@@ -71,10 +71,14 @@ class _Page:
         self.files: list[str] = []
         """The sentence pairs, by their paths in the run's folder."""
         self.notes: list[str] = []
+        self.warned: dict[str, None] = {}
+        """What units warned of when they ended, once each."""
         for unit, record in progress.records(folder):
             self._processor[unit.stage] += record.processor_seconds  # pyrefly: ignore[unsupported-operation]
             self.files += record.files if unit.is_result else ()
             self.notes += record.facts.get("notes", ())
+            if warning := record.facts.get("warning"):
+                self.warned[warning] = None
 
     def result(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         """The results, when and where they were made, and the time that they took."""

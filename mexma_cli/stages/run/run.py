@@ -29,7 +29,6 @@ from mexma_cli.text.writing import write_chunks
 log = logging.getLogger(__name__)
 
 RECIPE = "recipe.yaml"
-_VAGUE = 0.4  # width of a precision's interval
 _NAMED = 5  # units that failed, or notes of units, in messages
 
 
@@ -158,17 +157,9 @@ def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
 
 def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:
     """Put all thresholds into one file, for `mexma mine --thresholds`, with those that earlier runs found for
-    the recipe's other pairs; no file where no pair has one now. Warn where precision is vague."""
+    the recipe's other pairs; no file where no pair has one now."""
     facts = [record.facts for unit, record in progress.records(folder) if unit.work == "mine"]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
-    for one in found:
-        low, high = one.precision_interval
-        if high - low > _VAGUE:
-            log.warning(
-                "%s-%s: of the pairs above the threshold %.0f %% may be translations, or anything "
-                "from %.0f to %.0f %%; look at some of them in the report",
-                *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
-            )
     path = folder.path / FILE
     if facts and (found or path.exists()):
         earlier = read_thresholds(path) if path.exists() else []

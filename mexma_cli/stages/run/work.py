@@ -333,10 +333,11 @@ def mine(task: Task) -> dict[str, Any]:
     classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
     how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
     task.output.mkdir(exist_ok=True)
-    neighbours, said = task.neighbours(how.k), ""
+    neighbours, notes = task.neighbours(how.k), []
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
-        said = unpaired_ids(docs)
+        if said := unpaired_ids(docs):
+            notes.append(f"documents {said}")
         neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
     job = MiningJob(
         (task.input("source"), task.input("target")),
@@ -353,7 +354,13 @@ def mine(task: Task) -> dict[str, Any]:
     threshold, found = None, mined.estimated
     if found is not None:
         stores = task.store("source"), task.store("target")
-        threshold = stored_threshold(found.cut, stores, found.settings).model_dump(mode="json")
+        stored = stored_threshold(found.cut, stores, found.settings)
+        threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
+        if high - low > _VAGUE:
+            notes.append(
+                f"of the pairs above the threshold {stored.precision:.0%} may be translations, or anything "
+                f"from {low:.0%} to {high:.0%}; look at some of them in the report"
+            )
     return {
         "threshold": threshold,
         "pairs": len(mined.candidates),
@@ -364,7 +371,7 @@ def mine(task: Task) -> dict[str, Any]:
         "histogram": histogram(mined.candidates.scores, probable=mined.score == "probability"),
         "samples": samples(len(mined.candidates), mined.taken),
         "changed_sentences": changed,
-        "notes": [f"{'-'.join(task.languages)}: documents {said}"] if said else [],
+        "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
 
 
@@ -450,6 +457,7 @@ _NARROWEST = 0.001  # width of a bin
 _BANDS = 6
 _OF_A_BAND = 3
 _WORST = 6
+_VAGUE = 0.4  # width of a precision's interval
 _AT_ONCE = 1 << 20
 
 

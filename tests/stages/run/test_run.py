@@ -429,7 +429,7 @@ def test_thresholds_are_found_for_each_pair_and_kept(
         "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")},
         "mine": {"threshold": "auto"}, "pairs": "eng",
     })  # fmt: skip
-    monkeypatch.setattr("mexma_cli.stages.run.run._VAGUE", 0.0)
+    monkeypatch.setattr("mexma_cli.stages.run.work._VAGUE", 0.0)
     done(recipe)
     assert "spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
     folder = tmp_path / "run"
@@ -442,6 +442,7 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     assert found.precision_interval[0] <= right <= found.precision_interval[1]
     page = (folder / "report.html").read_text()
     assert f"<td class=n>{found.threshold:.4f}</td>" in page
+    assert "spa_Latn-eng_Latn: of the pairs above the threshold" in page
     others = [found.model_copy(update={"source": code}) for code in ("fra_Latn", "deu_Latn")]
     write_thresholds(folder / "thresholds.json", [found, *others])
     texts = recipe.languages | {"fra_Latn": recipe.languages["spa_Latn"]}
@@ -466,6 +467,7 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
     said = [r.message for r in caplog.records if r.name == scheduler.__name__]
     assert len(said) == 1 and "mini reads Zulu (zul_Latn) with an xsim error of 51.4%" in said[0]
     page = (tmp_path / "run/report.html").read_text()
+    assert page.count("mini reads Zulu (zul_Latn) with an xsim error of 51.4%") == 1
     assert "<td>Zulu, unknown to the encoder</td>" in page and "<td>French</td>" in page
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     dry = ok(run("run", tmp_path / "recipe.yaml", "--dry-run"))
