@@ -75,8 +75,8 @@ _SCORE = frozenset(
     | {"alignment_score", "bleualign", "bicleaner", "bicleaner_score", "bicleaner_ai", "bicleaner_ai_score"}
 )
 _OTHERS_NAMED = (
-    "# no. nr. id index corpus url src_url trg_url tgt_url source_url target_url origin license hash src_lang "
-    "tgt_lang trg_lang source_lang target_lang"
+    "# no. nr. id index corpus url src_url trg_url tgt_url source_url target_url origin license hash "
+    "src_lang tgt_lang trg_lang source_lang target_lang"
 )
 _OTHER_COLUMNS = frozenset(["", *_OTHERS_NAMED.split()])
 
