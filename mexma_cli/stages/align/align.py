@@ -154,8 +154,8 @@ class AlignCounts:
         if self.unlike:
             yield (
                 f"{len(self.unlike):,} {of}: the mean score is below {UNLIKE}"
-                f"{such_as([*filter(None, self.unlike)])}: no translations, in another order (mine those), or "
-                "in a language that the encoder cannot read; --threshold 0.3 --min-aligned 0.8 drops most"
+                f"{such_as([*filter(None, self.unlike)])}: no translations, in another order (mine those) "
+                "or unreadable to the encoder; --threshold 0.3 --min-aligned 0.6 drops most"
             )
         if self.scarce:
             yield (

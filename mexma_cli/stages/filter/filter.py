@@ -285,8 +285,8 @@ def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[
             raise MexmaError(f"the rule {rule} reads a column of {values}, and these pairs have none", hint)
         if not place and rule == "low-score" and limit > 1 >= np.nanmax(batch[1][column]):
             log.warning(
-                "threshold %g is of margins, and these pairs look as if they were scored by probability: name "
-                "one, such as --on low-score=0.5",
+                "threshold %g is of margins, and these pairs look as if they were scored by probability: "
+                "name one, such as --on low-score=0.5",
                 limit,
             )
         yield batch
