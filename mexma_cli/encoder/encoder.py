@@ -51,6 +51,8 @@ SENTENCES_PER_BUFFER = 8192
 """Sentences that are sorted by length together."""
 
 _LETTERS_PER_BUFFER = 1 << 16
+_AHEAD = 3
+"""Buffers that wait between two threads."""
 
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
@@ -526,12 +528,12 @@ class SentenceEncoder:
     def tokenised(self, texts: Iterable[Sequence[str]]) -> Iterator[tuple[Sequence[str], Sentences]]:
         """Lists of sentences, each with one buffer of it after another, as `inputs` has them.
 
-        While a buffer is in use, the next one's split words are embedded on a second thread, and the one
-        after that is tokenised on a third.
+        While a buffer is in use, the next ones' split words are embedded on a second thread, and those after
+        them are tokenised on a third: a few, since one waits for another that takes longer.
         """
         tokens = ((text, some, self._tokens(some)) for text in texts for some in self._buffers(text))
-        merged = ((text, some, *self._merged(ids)) for text, some, ids in ahead(tokens))
-        for text, some, ids, extra in ahead(merged):
+        merged = ((text, some, *self._merged(ids)) for text, some, ids in ahead(tokens, _AHEAD))
+        for text, some, ids, extra in ahead(merged, _AHEAD):
             yield text, Sentences(some, list(map(self._cut, ids)), extra)
 
     def _buffers(self, sentences: Sequence[str]) -> Iterator[Sequence[str]]:

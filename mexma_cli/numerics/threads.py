@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -57,13 +58,13 @@ def one_thread_each(number: int) -> Iterator[InOrder]:
         torch.set_num_threads(before)  # the libraries below torch share one setting
 
 
-def ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, each made on a thread of its own while the one before is in use."""
+def ahead(items: Iterable[Item], most: int = 1) -> Iterator[Item]:
+    """The items, made on a thread of its own, at most so many ahead of the one in use."""
     with ThreadPoolExecutor(1) as pool:
         made = iter(items)
-        following = pool.submit(next, made, _NONE)
-        while (item := following.result()) is not _NONE:
-            following = pool.submit(next, made, _NONE)
+        following = deque(pool.submit(next, made, _NONE) for _ in range(most))
+        while (item := following.popleft().result()) is not _NONE:
+            following.append(pool.submit(next, made, _NONE))
             yield item  # pyrefly: ignore[invalid-yield]
 
 
