@@ -178,7 +178,7 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
     numbered = enumerate(lines, 1)
     for number, line in numbered:
         if not _is_empty(line):
-            start = [(number, line), *islice(numbered, _SEEN)]
+            start = [(number, line)]
             break
         yield from text.no_pair(BLANK)
     else:
@@ -187,8 +187,11 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
     if delimiter := delimits[1] if delimits else _delimiter(line, text.where):
         yield from _from_csv(chain((line for _, line in start), lines), delimiter, text, stated)
         return
-    fields, rows = line.split("\t"), [line.split("\t") for _, line in start[1:]]
-    scored, ids = len(fields) >= 3 and _number(fields[0]) is not None, False
+    fields, ids = line.split("\t"), False
+    scored = len(fields) >= 3 and _number(fields[0]) is not None
+    if scored or (len(fields) >= 3 and any(_language(field.strip().lower()) for field in fields)):
+        start += islice(numbered, _SEEN)  # else a program may wait for the answer to its first line
+    rows = [line.split("\t") for _, line in start[1:]]
     header = columns_of(fields, rows, stated, where=text.where)
     if scored:
         firsts = [line.partition("\t")[0] for _, line in start]
