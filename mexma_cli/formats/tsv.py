@@ -185,7 +185,7 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
         return
     delimits = _DELIMITER.fullmatch(line)
     if delimiter := delimits[1] if delimits else _delimiter(line, text.where):
-        yield from _from_csv(chain((line for _, line in start), lines), delimiter, text, stated)
+        yield from _from_csv(chain([line], lines), delimiter, text, stated)
         return
     fields, ids = line.split("\t"), False
     scored = len(fields) >= 3 and _number(fields[0]) is not None
