@@ -189,8 +189,8 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
         return
     fields, ids = line.split("\t"), False
     scored = len(fields) >= 3 and _number(fields[0]) is not None
-    if scored or (len(fields) >= 3 and any(_language(field.strip().lower()) for field in fields)):
-        start += islice(numbered, _SEEN)  # else a program may wait for the answer to its first line
+    if _depends(fields):
+        start += islice(numbered, _SEEN)
     rows = [line.split("\t") for _, line in start[1:]]
     header = columns_of(fields, rows, stated, where=text.where)
     if scored:
@@ -204,6 +204,13 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
         yield from text.no_pair(HEADER)
         del start[0]
     yield from text.records(chain(start, numbered), layout.pair)
+
+
+def _depends(fields: Sequence[str]) -> bool:
+    """Whether the columns of a first line depend on the lines below it: a number may be an id, and the name
+    of a language that of another column. Else none is read: a program may wait for its first answer."""
+    names = (field.strip().lower() for field in fields)
+    return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(_language, names)))
 
 
 def _are_ids(fields: Sequence[str], where: str) -> bool:
@@ -243,21 +250,24 @@ def _from_csv(
 ) -> Iterator[Record]:
     """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
     columns, rows = None, csv_rows(lines, delimiter, text.where)
-    start = list(islice(rows, _SEEN))
-    for where, row in chain(start, rows):
+    below: list[tuple[str, list[str]]] = []
+    while found := below.pop(0) if below else next(rows, None):
+        where, row = found
         if not any(field.strip() for field in row):
             yield from text.no_pair(BLANK)
             continue
         if columns is None:
+            if _depends(row):
+                below += islice(rows, _SEEN)
             others = len(row) > 2 and _number(row[0]) is None
-            columns = columns_of(row, [row for _, row in start[1:]], stated, others, where)
+            columns = columns_of(row, [row for _, row in below], stated, others, where)
             if columns or _DELIMITER.fullmatch(delimiter.join(row)):
                 yield from text.no_pair(HEADER)
                 continue
             if len(row) < 2:
                 raise MexmaError(f"{where}: one field, and a pair has two")
             scored = len(row) > 2 and _number(row[0]) is not None
-            ids = scored and _are_ids([row[0] for _, row in start if row], text.where)
+            ids = scored and _are_ids([row[0], *(row[0] for _, row in below if row)], text.where)
             if len(row) > 2 + scored and not text.each_line:
                 raise MexmaError(
                     f"{where}: {len(row)} fields, and none of them is named source or target",

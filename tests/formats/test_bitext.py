@@ -7,7 +7,7 @@ import json
 import lzma
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from mexma_cli.formats.bitext import (
     outputs_of,
     write_pairs,
 )
-from mexma_cli.formats.tsv import tsv_lines
+from mexma_cli.formats.tsv import Tsv, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 
 PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
@@ -467,3 +467,16 @@ def test_columns_of_other_programs_in_parquet(tmp_path: Path) -> None:
     for name, message in (("b", "b has no columns source and target"), ("c", "c is damaged: Parquet")):
         with pytest.raises(MexmaError, match=message):
             list(open_pairs(tmp_path / name).pairs)
+
+
+@pytest.mark.parametrize("start", [b"Hola.\tHello.\n", b"sep=;\nHola.;Hello.\n"], ids=["TSV", "CSV"])
+def test_a_first_pair_is_there_before_the_next_line_is(start: bytes) -> None:
+    """A program may wait for the answer to it (OpusCleaner's filters)."""
+
+    def pieces() -> Iterator[bytes]:
+        yield start
+        raise AssertionError("read too early")
+
+    text = RawText(pieces(), "x.tsv", each_line=True)
+    found = (pair for pair in Tsv().read(text, languages=("und", "und")).pairs if pair.source)
+    assert next(found)[:2] == ("Hola.", "Hello.")
