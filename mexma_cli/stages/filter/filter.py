@@ -277,8 +277,8 @@ _NEEDS = {
 
 
 def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[Batch]:
-    """The batches; refused if the pairs of the first have no value that a rule reads. Warned of is a limit of
-    margins where no score is above 1."""
+    """The batches; refused if the pairs of the first have no value that a rule reads. Where no score is above
+    1, a limit that only margins reach gives a warning."""
     values, column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
         if not place and np.isnan(batch[1][column]).all():
