@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mexma_cli.knn.products import Float32, Samples
+from mexma_cli.knn.products import Float32, Int8, Samples
 from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.precisions import default_device
+from mexma_cli.numerics.threads import one_thread_each
 
 WORK = 1 << 37
 """Multiplications from which it pays to load torch for a product that may be faster."""
@@ -42,20 +43,21 @@ def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
     """
     pairs, dim = sizes[0] * sizes[1], sides[0].dim
     work, named = pairs * dim, default_device()
-    alone = _PROBE_FROM if "torch" in sys.modules else WORK
-    if work < alone and named in ("auto", "cpu"):
+    on_cpu = named in ("auto", "cpu")
+    if work < _PROBE_FROM and on_cpu:
         return Float32(compiled=pairs >= _LOOPS_FROM or "mexma_cli.knn.kernels" in sys.modules)
-    from mexma_cli.knn.device import OnDevice
-    from mexma_cli.knn.torch_products import KINDS
-    from mexma_cli.numerics.devices import pick_device
-
-    device = pick_device("auto")
     samples = sides[0].sample(), sides[1].sample()
-    if device.type != "cpu":
-        return OnDevice(samples, str(device))
+    if work >= WORK or not on_cpu or "torch" in sys.modules:
+        from mexma_cli.numerics.devices import pick_device
+
+        device = pick_device("auto")
+        if device.type != "cpu":
+            from mexma_cli.knn.device import OnDevice
+
+            return OnDevice(samples, str(device))
     share = work / (_PROBE[0] * _PROBE[1] * dim)
-    best, chosen = math.inf, KINDS[0]
-    for seconds, kind in sorted(zip(times(dim), KINDS, strict=True), key=lambda one: one[0]):
+    best, chosen, found = math.inf, Float32, kinds()
+    for seconds, kind in sorted(zip(times(dim, found), found, strict=True), key=lambda one: one[0]):
         if share * seconds < best:
             computed = pairs_needed(kind(samples), samples, sizes, k)
             total = share * seconds + _PAIR_SECONDS * dim * computed
@@ -90,40 +92,45 @@ def pairs_needed(product: Float32, samples: Samples, sizes: tuple[int, int], k: 
     return float(found)
 
 
+def kinds() -> tuple[type[Float32], ...]:
+    """The products of this processor: those of torch only where it is loaded."""
+    from mexma_cli.numerics.lanes import quads
+
+    found: tuple[type[Float32], ...] = (Float32, Int8) if quads() else (Float32,)
+    if "torch" not in sys.modules:
+        return found
+    from mexma_cli.knn.torch_products import BFloat16, TorchFloat32
+
+    return *found, TorchFloat32, BFloat16
+
+
 @functools.cache
-def times(dim: int) -> tuple[float, ...]:
-    """Seconds that a small product takes on one thread, for each of `torch_products.KINDS`."""
-    import torch
+def times(dim: int, kinds: tuple[type[Float32], ...]) -> tuple[float, ...]:
+    """Seconds that a small product takes on one thread, for each of `kinds`."""
+    taken = [math.inf]
+    with one_thread_each(2) as in_order:  # torch has one thread there
 
-    from mexma_cli.knn.torch_products import KINDS
+        def measured(kind: type[Float32]) -> float:
+            return _seconds(kind, dim, min(taken))
 
-    threads = torch.get_num_threads()
-    taken: list[float] = []
-    torch.set_num_threads(1)
-    try:
-        for kind in KINDS:
-            taken.append(_seconds(kind, dim, min(taken, default=math.inf)))
-    finally:
-        torch.set_num_threads(threads)
-    return tuple(taken)
+        for kind in kinds:
+            taken += in_order(measured, [kind])
+    return tuple(taken[1:])
 
 
 def _seconds(kind: Callable[[Samples], Float32], dim: int, fastest: float) -> float:
-    """Seconds for a product. Infinite if this machine has none of the kind, if it is wrong, or if its first
-    rows take longer than all rows in the fastest one: int8 is far slower without oneDNN's kernel."""
+    """Seconds for a product. Infinite if it is wrong, or if its first rows take longer than all rows in the
+    fastest one: bfloat16 is far slower on processors that emulate it."""
     samples = _extremes(_PROBE[0], dim), _extremes(_PROBE[1], dim)
     few = slice(4)
-    try:
-        product = kind(samples)
-        x, y = product.block(samples[0], 0), product.block(samples[1], 1)
-        memory, multiply = product.memory(*_PROBE), product.against(y.low)
-        found = product.here(multiply(x.low[few], memory))
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        return math.inf  # the product of int8 is not public
+    product = kind(samples)
+    x, y = product.block(samples[0], 0), product.block(samples[1], 1)
+    memory, multiply = product.memory(*_PROBE), product.against(y.low)
+    found = product.here(multiply(x.low[few], memory))
     exact = samples[0][few].astype(np.float64) @ samples[1].T.astype(np.float64)
     error = np.abs(found + x.bias[few, None] + y.bias - exact) - np.abs(found) * product.spread
     if (error > (x.error * y.reach + x.loose)[few, None] + (y.error * x.reach + y.loose)).any():
-        return math.inf  # sums of int8 overflow on processors that have no instruction for them
+        return math.inf
     if timed(lambda: multiply(x.low[few], memory)) > fastest:
         return math.inf
     taken = timed(lambda: multiply(x.low, memory))

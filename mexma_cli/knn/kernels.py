@@ -12,6 +12,8 @@ import numpy as np
 
 from mexma_cli.knn.units import GRID, LANES, PAIRS, Limits, Pairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
+from mexma_cli.numerics.lanes import LANES as COLUMNS
+from mexma_cli.numerics.lanes import multiply, tiles
 from mexma_cli.numerics.threads import in_slices
 
 _TOGETHER = 32  # neighbouring estimates that are looked at together
@@ -95,6 +97,32 @@ def _put(best: np.ndarray, new: np.int64) -> None:
     for lower in range(1, place):
         best[lower - 1] = best[lower]
     best[place - 1] = new
+
+
+@compiled
+def products_of_quads(
+    left: np.ndarray, panels: np.ndarray, less: np.ndarray, factor: np.float32, tile: np.ndarray
+) -> None:
+    """Products of rows with rows, less a number, times a factor, into a tile of bfloat16 as uint16.
+
+    Args:
+        left: `lanes.quads` [r, width], at least as many rows as the tile, by `COLUMNS`.
+        panels: `lanes.quads` [c / COLUMNS, width, COLUMNS], of which the last may be wider than the tile.
+        less: int32 [c], taken from the exact sums.
+    """
+    sums = np.empty((len(left), COLUMNS), np.int32)
+    tiles(left, True)
+    for panel in range(len(panels)):
+        sizes = len(left), left.shape[1], np.int64(COLUMNS)
+        multiply(left, panels[panel], sums, sizes, (np.int64(0), np.int64(0)))
+        columns = slice(panel * COLUMNS, (panel + 1) * COLUMNS)
+        own_less = less[columns]
+        for row in range(len(tile)):
+            own, found = tile[row, columns], sums[row]
+            for column in range(len(own)):
+                bits = as_bits(np.float32(found[column] - own_less[column]) * factor, np.uint32)
+                own[column] = np.uint16(np.uint32(bits + np.uint32(0x8000)) >> np.uint32(16))
+    tiles(left, False)
 
 
 @compiled

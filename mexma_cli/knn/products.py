@@ -27,6 +27,8 @@ from mexma_cli.numerics.threads import threads
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Unit vectors of some rows of both sides, float32 [n, d]."""
+_AT_ONCE = 1 << 8  # rows that stay in the processor's cache
+_BYTES = 64  # AMX takes rows of int8 by so many
 Multiply = Callable[[Any, Any], Any]
 """Multiplies rows of x, [r, width], with those of y that it was made for, into memory for the estimates."""
 
@@ -155,3 +157,103 @@ class Float32:
     def offer(self, best: Any, rows: Any, ids: Any, scores: Any) -> None:
         """Put pairs into lists (`units.offer`)."""
         self.loops.offer(best, rows, ids, scores)
+
+
+class Centred(Float32):
+    """Products in low precision, of rows less the centre of their side.
+
+    Sentence vectors lie in a narrow cone. Without their common part products are small, and so are rounding
+    errors. With x = a + p, where a is the centre, and p rounded to p', and y = b + q the same way,
+
+        x.y = p'.q' + x.b + y.a - a.b,    off by at most  |p| |q - q'| + |p - p'| |q'|  (Cauchy-Schwarz)
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        super().__init__()
+        self.centres = [
+            rows.mean(axis=0, dtype=np.float32) if len(rows) else np.zeros(rows.shape[1], np.float32)
+            for rows in samples
+        ]
+
+    def block(self, unit: Any, side: int) -> Block:
+        centre, other = self.centres[side], self.centres[1 - side]
+        bias = unit @ other
+        if side:
+            bias -= centre @ other
+        low, lengths = self.room(*unit.shape), np.empty((2, len(unit)), np.float32)
+        for start in range(0, len(unit), _AT_ONCE):
+            own = slice(start, start + _AT_ONCE)
+            exact = unit[own] - centre
+            low[own, : unit.shape[1]], kept = self.rounded(exact, side)
+            for place, rows in enumerate((kept if side else exact, exact - kept)):
+                lengths[place, own] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        length, error = lengths * np.float32(1.0001)
+        sums = np.full(len(unit), 2 * unit.shape[1] * 2.0**-24 + 5e-7, np.float32)
+        return Block(low, bias, error, sums, length.max(initial=0))
+
+    def room(self, rows: int, dim: int) -> Any:
+        """Memory for rows in low precision, [rows, dim or more]."""
+        raise NotImplementedError
+
+    def rounded(self, exact: np.ndarray, side: int) -> tuple[Any, np.ndarray]:
+        """Rows in low precision, and these as float32."""
+        raise NotImplementedError
+
+
+class Int8(Centred):
+    """Products of int8 numbers, summed exactly, for processors that have `lanes.quads`; estimates are stored
+    as bfloat16.
+
+    These processors multiply by numbers without a sign: x is stored with 128 more.
+    """
+
+    spread = np.float32(2.0**-8)
+
+    def __init__(self, samples: Samples) -> None:
+        super().__init__(samples)
+        self.steps = [self._step(rows - centre) for rows, centre in zip(samples, self.centres, strict=True)]
+
+    @staticmethod
+    def _step(rows: np.ndarray) -> float:
+        """The step from one number to the next: 127 of them reach the largest number of most rows. What is
+        larger in an odd row is cut off, which makes only its own bounds wide."""
+        largest = np.abs(rows).max(axis=1, initial=0)
+        usual = float(np.quantile(largest, 0.9)) if len(rows) else 0.0
+        return usual / 127 if usual > 1e-20 else 1.0
+
+    def room(self, rows: int, dim: int) -> Any:
+        return np.zeros((rows, -(-dim // _BYTES) * _BYTES), np.int8)
+
+    def rounded(self, exact: np.ndarray, side: int) -> tuple[Any, np.ndarray]:
+        step = np.float32(self.steps[side])
+        low = np.rint(exact / step).clip(-127, 127)
+        return low, low * step
+
+    def memory(self, rows: int, columns: int) -> Any:
+        return np.empty(rows * columns, np.uint16)
+
+    def against(self, low: Any) -> Multiply:
+        from mexma_cli.knn.kernels import COLUMNS, products_of_quads
+        from mexma_cli.numerics.lanes import quads
+
+        kind = np.dtype(quads())
+        panels = _by(COLUMNS, low).view(kind)
+        panels = np.ascontiguousarray(panels.reshape(-1, COLUMNS, panels.shape[1]).transpose(0, 2, 1))
+        more, factor = 128 * low.sum(axis=1, dtype=np.int32), np.float32(self.steps[0] * self.steps[1])
+
+        def multiply(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
+            tile = memory[: len(rows) * len(low)].reshape(len(rows), len(low))
+            left = (_by(COLUMNS, rows).view(np.uint8) ^ np.uint8(128)).view(kind)  # as x + 128
+            products_of_quads(left, panels, more, factor, tile)
+            return tile
+
+        return multiply
+
+    def here(self, estimates: Any) -> np.ndarray:
+        found: np.ndarray = (estimates.astype(np.uint32) << 16).view(np.float32)
+        return found
+
+
+def _by(size: int, rows: np.ndarray) -> np.ndarray:
+    """Rows, and zeros below up to a multiple of a size."""
+    return np.pad(rows, ((0, -len(rows) % size), (0, 0)))

@@ -6,7 +6,9 @@ takes half of the width that AVX-512 has. So these loops are written in LLVM's o
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +19,6 @@ from numba.core import cgutils, codegen
 from numba.extending import intrinsic
 
 from mexma_cli.numerics.compiling import apart, called
-from mexma_cli.numerics.torch_private import begin_amx
 
 LANES = 32
 """Rows and columns for which arrays have room are a multiple of this."""
@@ -37,9 +38,27 @@ _TILES = (
 def pairs() -> type[np.generic] | None:
     """The type that stands for pairs of bfloat16 numbers in `multiply`: int32 lets AMX multiply them, uint32
     AVX-512 BF16; None if the processor has neither."""
-    if "+amx-bf16" in _FEATURES and begin_amx():
+    return _type_of("+amx-bf16", "+avx512bf16")
+
+
+@functools.cache
+def quads() -> type[np.generic] | None:
+    """As `pairs`, for four neighbours: of uint8 in a row of the left matrix, of int8 in a column of the right
+    one. AVX-512 VNNI multiplies uint32."""
+    return _type_of("+amx-int8", "+avx512vnni")
+
+
+def _type_of(amx: str, avx: str) -> type[np.generic] | None:
+    if amx in _FEATURES and _begin_amx():
         return np.int32
-    return np.uint32 if "+avx512bf16" in _FEATURES else None
+    return np.uint32 if avx in _FEATURES else None
+
+
+@functools.cache
+def _begin_amx() -> bool:
+    """Ask Linux for AMX's tiles (arch_prctl: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); whether this process
+    has them."""
+    return sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
 
 
 @called
@@ -50,8 +69,9 @@ def multiply(
     and somewhat further: rows are taken by 8 and columns by `LANES`, for which all three arrays need room.
 
     In place of float32, left and right may have `pairs` along r: left[i, r] is two neighbours in a row of the
-    left matrix, and right[r, j] two in a column of the right one. AMX takes rows by `LANES`, too, and `inner`
-    by 16, and its `tiles` have to be there.
+    left matrix, and right[r, j] two in a column of the right one; or `quads`, of whose products the sums are
+    exact, and out is int32. AMX takes rows by `LANES`, too, and `inner` by 16, and its `tiles` have to be
+    there.
 
     Args:
         sizes: rows, inner, columns.
@@ -197,10 +217,10 @@ class _Code:
         )
         return self.builder.bitcast(found, kind.as_pointer())
 
-    def variable(self, value: float) -> Any:
-        """16 float32 that change, all alike at first."""
-        found = cgutils.alloca_once(self.builder, _FLOATS)
-        self.builder.store(_all(value), found)
+    def variable(self, value: float, kind: Any = _FLOAT) -> Any:
+        """16 numbers that change, all alike at first."""
+        found = cgutils.alloca_once(self.builder, ir.VectorType(kind, 16))
+        self.builder.store(_all(value, kind), found)
         return found
 
     def spread(self, number: Any) -> Any:
@@ -239,30 +259,37 @@ def _size(number: int) -> Any:
 
 def _all(number: float, kind: Any = _FLOAT) -> Any:
     """A vector of 16 equal constants."""
-    value = number if kind == _WORD else float(np.float32(number))
+    value = int(number) if kind == _WORD else float(np.float32(number))
     return ir.Constant(ir.VectorType(kind, 16), [value] * 16)
 
 
 def _in_registers(code: _Code, i: Any, j: Any) -> None:
     """A block of the product by sums in vector registers."""
-    b, paired = code.builder, code.kinds[0].dtype == types.uint32
-    sums = [[code.variable(0) for _ in range(_VECTORS)] for _ in range(_ROWS)]
+    b, floats = code.builder, code.kinds[0].dtype == types.float32
+    of_four = code.kinds[2].dtype == types.int32
+    kind, name = (_WORD, "avx512.vpdpbusd") if of_four else (_FLOAT, "avx512bf16.dpbf16ps")
+    number, numbers, added = (
+        _FLOAT if floats else _WORD,
+        _FLOATS if floats else _WORDS,
+        ir.VectorType(kind, 16),
+    )
+    sums = [[code.variable(0, kind) for _ in range(_VECTORS)] for _ in range(_ROWS)]
     (_, inner, _), (of_left, of_right) = code.numbers(3), code.numbers(4)
     rows = [b.add(i, _size(n)) for n in range(_ROWS)]
     columns = [b.add(b.add(j, of_right), _size(16 * n)) for n in range(_VECTORS)]
     with code.steps(inner, 1) as r:
-        lines = [b.load(code.at(1, r, column, _WORDS if paired else _FLOATS), align=4) for column in columns]
+        lines = [b.load(code.at(1, r, column, numbers), align=4) for column in columns]
         for row, of_row in zip(rows, sums, strict=True):
-            factor = code.spread(b.load(code.at(0, row, b.add(of_left, r), _WORD if paired else _FLOAT)))
+            factor = code.spread(b.load(code.at(0, row, b.add(of_left, r), number)))
             for line, variable in zip(lines, of_row, strict=True):
-                if paired:
-                    found = code.call("x86.avx512bf16.dpbf16ps.512", _FLOATS, b.load(variable), factor, line)
-                else:
+                if floats:
                     found = code.add_product(factor, line, b.load(variable))
+                else:
+                    found = code.call(f"x86.{name}.512", added, b.load(variable), factor, line)
                 b.store(found, variable)
     for row, of_row in zip(rows, sums, strict=True):
         for column, variable in zip(columns, of_row, strict=True):
-            b.store(b.load(variable), code.at(2, row, column), align=4)
+            b.store(b.load(variable), code.at(2, row, column, added), align=4)
 
 
 def _in_tiles(code: _Code, i: Any, j: Any) -> None:
@@ -275,6 +302,7 @@ def _in_tiles(code: _Code, i: Any, j: Any) -> None:
         stride = code.builder.extract_value(array.strides, 0)
         code.call(name, ir.VoidType(), number[tile], code.at(argument, row, column, _BYTE), stride)
 
+    multiply = "x86.tdpbusd" if code.kinds[2].dtype == types.int32 else "x86.tdpbf16ps"
     number = [ir.Constant(_BYTE, n) for n in range(8)]
     (_, inner, _), (of_left, of_right) = code.numbers(3), code.numbers(4)
     starts = i, code.builder.add(j, of_right)
@@ -286,8 +314,6 @@ def _in_tiles(code: _Code, i: Any, j: Any) -> None:
             move("x86.tileloadd64", 4 + n, 0, rows[n], code.builder.add(of_left, r))
             move("x86.tileloadd64", 6 + n, 1, r, columns[n])
         for tile in range(4):
-            code.call(
-                "x86.tdpbf16ps", ir.VoidType(), *(number[n] for n in (tile, 4 + tile // 2, 6 + tile % 2))
-            )
+            code.call(multiply, ir.VoidType(), *(number[n] for n in (tile, 4 + tile // 2, 6 + tile % 2)))
     for tile in range(4):
         move("x86.tilestored64", tile, 2, rows[tile // 2], columns[tile % 2])

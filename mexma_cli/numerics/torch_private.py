@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -32,32 +32,6 @@ def onednn_linear(
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, name, [], algorithm)
 
 
-def int8_product(low: torch.Tensor, step: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    """From int8 rows [n, dim] to their products with the rows `low` [m, dim], int8: bfloat16 [n, m].
-
-    It is oneDNN's linear layer of int8 weights, as `torch.compile` uses it: twice as fast as bfloat16 on AMX,
-    where torch's public product of int8 is slower than that.
-
-    Args:
-        step: By which the products are multiplied.
-
-    Raises:
-        AttributeError, NotImplementedError, RuntimeError, TypeError: This torch, or this machine, has no such
-            product; another precision does.
-    """
-    operators: Any = torch.ops.onednn
-    weights = operators.qlinear_prepack(low, None)
-    steps, zeros = torch.full((len(low),), step), torch.zeros(len(low), dtype=torch.int32)
-
-    def multiply(rows: torch.Tensor) -> torch.Tensor:
-        product: torch.Tensor = operators.qlinear_pointwise(
-            rows, 1.0, 0, weights, steps, zeros, None, 1.0, 0, torch.bfloat16, "none", [], ""
-        )
-        return product
-
-    return multiply
-
-
 def computes_bf16() -> bool:
     """Whether this processor has instructions that multiply bfloat16 numbers (if torch does not tell: no)."""
     return _says(torch.cpu, "_is_avx512_bf16_supported") or _says(torch.cpu, "_is_amx_tile_supported")
@@ -66,11 +40,6 @@ def computes_bf16() -> bool:
 def computes_fp16() -> bool:
     """Whether this processor has instructions that multiply float16 numbers (if torch does not tell: no)."""
     return _says(torch.ops.mkldnn, "_is_mkldnn_fp16_supported")
-
-
-def begin_amx() -> bool:
-    """Ask Linux for AMX's tiles; whether this process has them."""
-    return _says(torch.cpu, "_init_amx")
 
 
 def multiply_all(tensors: Sequence[torch.Tensor], by: torch.Tensor) -> None:

@@ -12,8 +12,9 @@ import pytest
 from mexma_cli.knn import tiles
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.products import Float32, Samples
-from mexma_cli.knn.torch_products import BFloat16, Int8, TorchFloat32
+from mexma_cli.knn.products import Float32, Int8, Samples
+from mexma_cli.knn.torch_products import BFloat16, TorchFloat32
+from mexma_cli.numerics.lanes import quads
 
 Kind = Callable[[Samples], Float32]
 KINDS: dict[str, Kind] = {
@@ -21,7 +22,7 @@ KINDS: dict[str, Kind] = {
     "float32": Float32,
     "torch": TorchFloat32,
     "bfloat16": BFloat16,
-    "int8": Int8,
+    **({"int8": Int8} if quads() else {}),
     "device": partial(OnDevice, device="cpu", larger=(1, 1)),
 }
 """All products; the last is the code for a GPU."""

@@ -16,9 +16,10 @@ from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.choice import choose, pairs_needed
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.products import Float32
+from mexma_cli.knn.products import Float32, Int8
 from mexma_cli.knn.sides import Side
-from mexma_cli.knn.torch_products import BFloat16, Int8, TorchFloat32
+from mexma_cli.knn.torch_products import BFloat16, TorchFloat32
+from mexma_cli.numerics import lanes
 from mexma_cli.numerics.precisions import computing_on
 from mexma_cli.settings.stages import SearchSettings
 
@@ -31,60 +32,59 @@ def sides(dim: int = 16) -> tuple[Side, Side]:
     return x, y
 
 
+def taking(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    """Let this processor have these products alone, which take so long."""
+    names = {kind.__name__: kind for kind in (Float32, Int8, TorchFloat32, BFloat16)}
+    monkeypatch.setattr(choice, "kinds", lambda: tuple(names[name] for name in seconds))
+    monkeypatch.setattr(choice, "times", lambda dim, kinds: tuple(seconds.values()))
+
+
 def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "times", lambda dim: (4e-2, 5e-2, 2e-2, 1e-2))
+    taking(monkeypatch, Float32=4e-2, Int8=1e-2, TorchFloat32=5e-2, BFloat16=2e-2)
     needed = {Int8: 0.0}
     monkeypatch.setattr(choice, "pairs_needed", lambda product, *_: needed.get(type(product), 0.0))
     assert type(choose(sides(), MANY, 4)) is Int8
     needed[Int8] = 1e16
     assert type(choose(sides(), MANY, 4)) is BFloat16
     assert type(choose(sides(), FEW, 4)) is Float32
-    monkeypatch.setattr(choice, "times", lambda dim: (4e-2, 3e-2, math.inf, math.inf))
+    taking(monkeypatch, Float32=4e-2, TorchFloat32=3e-2, BFloat16=math.inf)
     assert type(choose(sides(), MANY, 4)) is TorchFloat32
 
 
 def test_small_searches_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch is not loaded for them; where it is there already, middling ones take what is fastest."""
-    monkeypatch.setattr(choice, "times", lambda dim: (math.inf, math.inf, 1.0, math.inf))
-    middling = 30_000, 60_000
-    assert type(choose(sides(), middling, 4)) is BFloat16
+    """Products of torch are taken where it is loaded, and int8 where the processor can multiply it."""
+    monkeypatch.setattr(lanes, "quads", lambda: np.uint32)
+    assert choice.kinds() == (Float32, Int8, TorchFloat32, BFloat16)
     monkeypatch.delitem(sys.modules, "torch")
-    assert type(choose(sides(), middling, 4)) is Float32
+    assert choice.kinds() == (Float32, Int8)
+    monkeypatch.setattr(lanes, "quads", lambda: None)
+    assert choice.kinds() == (Float32,)
+    assert type(choose(sides(), (30_000, 60_000), 4)) is Float32
 
 
-def test_an_int8_product_that_is_not_there_or_is_wrong_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (Float32, TorchFloat32, BFloat16):
+def test_a_product_that_is_wrong_or_far_slower_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some processors emulate bfloat16: the product of a few rows is not followed by that of all."""
+    for kind in choice.kinds():
         assert choice._seconds(kind, 64, math.inf) < math.inf
-    against = Int8.against
-
-    def absent(*arguments: object) -> None:
-        raise AttributeError("no such operation")
-
-    def full(self: Int8, low: torch.Tensor) -> Any:
-        limit = 32768 * self.steps[0] * self.steps[1]
-        return lambda *given: against(self, low)(*given).clamp(-limit, limit)
-
-    for wrong in (absent, full):  # the latter as where sums of 16 bits are full
-        monkeypatch.setattr(Int8, "against", wrong)
-        assert choice._seconds(Int8, 64, math.inf) == math.inf
-
-
-def test_a_product_that_is_far_slower_is_not_timed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """oneDNN's int8 product took three seconds each time on a processor without AMX."""
-    rows, clock = [], [0.0]
+    against, rows, clock = BFloat16.against, [], [0.0]
     monkeypatch.setattr(choice.time, "perf_counter", lambda: clock[0])
 
-    def slow(self: Int8, low: torch.Tensor) -> Any:
-        def multiply(left: torch.Tensor, memory: None) -> torch.Tensor:
+    def slow(self: BFloat16, low: torch.Tensor) -> Any:
+        def multiply(left: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
             rows.append(len(left))
             clock[0] += 0.01 * len(left)
-            return (left.float() @ low.T.float() * (self.steps[0] * self.steps[1])).bfloat16()
+            return against(self, low)(left, memory)
 
         return multiply
 
-    monkeypatch.setattr(Int8, "against", slow)
-    assert choice._seconds(Int8, 64, 0.01) == math.inf
+    def full(self: BFloat16, low: torch.Tensor) -> Any:
+        return lambda *given: against(self, low)(*given).clamp(-0.1, 0.1)
+
+    monkeypatch.setattr(BFloat16, "against", slow)
+    assert choice._seconds(BFloat16, 64, 0.01) == math.inf
     assert max(rows) <= 16
+    monkeypatch.setattr(BFloat16, "against", full)
+    assert choice._seconds(BFloat16, 64, math.inf) == math.inf
 
 
 def test_more_pairs_are_expected_where_bounds_are_wide_against_cosines() -> None:
@@ -101,7 +101,7 @@ def test_more_pairs_are_expected_where_bounds_are_wide_against_cosines() -> None
 
 
 def test_a_gpu_is_taken_where_there_is_one_and_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "times", lambda dim: (1.0, math.inf, math.inf, math.inf))
+    taking(monkeypatch, Float32=1.0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     made: list[str] = []
     monkeypatch.setattr(device, "OnDevice", lambda samples, device: made.append(device))

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from mexma_cli.numerics.compiling import summing
 from mexma_cli.numerics.kernels import plain
-from mexma_cli.numerics.lanes import LANES, exponentials, largest, multiply, pairs, scale, tiles
+from mexma_cli.numerics.lanes import LANES, exponentials, largest, multiply, pairs, quads, scale, tiles
 
 PAIRS = {pairs(), np.uint32} if pairs() else set()
+QUADS = {quads(), np.uint32} if quads() else set()
 
 
 @summing
@@ -58,6 +59,25 @@ def test_it_is_the_product_of_pairs(pair: type[np.generic], rows: int, inner: in
     product_of_pairs(plain(left).view(pair), plain(beside).view(pair), rows, inner, columns, out)
     expected = (left.double() @ right.double()).numpy()[:rows, :columns]
     assert np.abs(out[:rows, :columns] - expected).max() < 1e-4
+    assert (out[-(-rows // 32) * 32 :] == 7).all() and (out[:, -(-columns // 32) * 32 :] == 7).all()
+
+
+@pytest.mark.skipif(not QUADS, reason="this processor multiplies no int8")
+@pytest.mark.parametrize("quad", QUADS, ids=str)
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 16, 1), (33, 48, 70), (64, 8192, 32)])
+def test_it_is_the_exact_product_of_quads(
+    quad: type[np.generic], rows: int, inner: int, columns: int
+) -> None:
+    """Sums of 16 bits would be full of the first, of float32 inexact in the last."""
+    rng = np.random.default_rng(rows)
+    left = rng.integers(0, 256, (rows + LANES, 4 * inner)).astype(np.uint8)
+    right = rng.integers(-128, 128, (columns + LANES, inner, 4)).astype(np.int8)
+    left[0], right[0] = 255, -128
+    out = np.full((rows + LANES, columns + LANES), 7, np.int32)
+    beside = np.ascontiguousarray(right.transpose(1, 0, 2)).view(quad)[:, :, 0]
+    product_of_pairs(left.view(quad), beside, rows, inner, columns, out)
+    expected = left.astype(np.int64) @ right.reshape(-1, 4 * inner).T.astype(np.int64)
+    assert (out[:rows, :columns] == expected[:rows, :columns]).all()
     assert (out[-(-rows // 32) * 32 :] == 7).all() and (out[:, -(-columns // 32) * 32 :] == 7).all()
 
 

@@ -11,11 +11,9 @@ from torch import distributed
 
 from mexma_cli.numerics import torch_private
 from mexma_cli.numerics.torch_private import (
-    begin_amx,
     computes_bf16,
     computes_fp16,
     has_onednn,
-    int8_product,
     move_all,
     multiply_all,
     onednn_linear,
@@ -46,16 +44,6 @@ def test_linear(name: str, algorithm: str, dtype: torch.dtype, numbers: torch.Ge
     torch.testing.assert_close(found.float(), wanted, atol=0.03 if dtype == torch.bfloat16 else 1e-5, rtol=0)
 
 
-def test_int8_product(numbers: torch.Generator) -> None:
-    rows, low = (torch.randint(-9, 10, (count, 64), generator=numbers, dtype=torch.int8) for count in (4, 6))
-    try:
-        product = int8_product(low, 0.5)
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        pytest.skip("no product of int8 here")
-    wanted = 0.5 * (rows.float() @ low.float().T)
-    torch.testing.assert_close(product(rows).float(), wanted.bfloat16().float(), atol=0, rtol=0)
-
-
 @pytest.mark.parametrize("there", [True, False])
 def test_in_place(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not there:
@@ -81,7 +69,7 @@ def test_patience(tmp_path: object) -> None:
 def test_a_torch_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_private, "torch", _without(torch, cpu=NONE, ops=_without(mkldnn=NONE)))
     monkeypatch.setattr(torch_private.distributed, "distributed_c10d", NONE)
-    assert not (computes_bf16() or computes_fp16() or begin_amx() or has_onednn(torch.float32))
+    assert not (computes_bf16() or computes_fp16() or has_onednn(torch.float32))
     set_timeout(None, timedelta(minutes=7))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import numpy as np
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import quieted
 from mexma_cli.knn.approximate import ann
+from mexma_cli.knn.choice import kinds
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiles import Place, Search
-from mexma_cli.knn.torch_products import KINDS
 from mexma_cli.knn.units import EMPTY
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import COMPILED_FROM, Matching
@@ -24,8 +23,6 @@ from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.identify import Py3Langid
-
-log = logging.getLogger(__name__)
 
 _K = 4
 _RECIPE = """
@@ -75,12 +72,9 @@ def _sides() -> tuple[np.ndarray, np.ndarray]:
 def _search() -> None:
     sides = tuple(Side(vectors, None) for vectors in _sides())
     samples = sides[0].sample(), sides[1].sample()
-    for kind in KINDS:
+    for kind in kinds():
         lists = tuple(np.full((len(side), _K), EMPTY, dtype=np.int64) for side in sides)
-        try:
-            Search((sides[0], sides[1]), (lists[0], lists[1]), kind(samples)).run(Place(600, 0, 0))
-        except (AttributeError, NotImplementedError, RuntimeError):
-            log.debug("no products of this kind here: %s", kind.__name__)
+        Search((sides[0], sides[1]), (lists[0], lists[1]), kind(samples)).run(Place(600, 0, 0))
 
 
 def _search_index() -> None:
