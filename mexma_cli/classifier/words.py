@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice, repeat
 
 import numpy as np
@@ -25,32 +24,65 @@ _ROWS, _LINES = 1 << 13, 1 << 11
 VOCABULARY = 1 << 22
 
 
-@dataclass(frozen=True)
 class Words:
-    """The words of N sentences.
+    """The words of N sentences. A word is embedded when it is first looked up: those of sentences that are in
+    no possible pair never are.
+
+    Args:
+        listed: Every different word of a text, V.
+        embed: The encoder.
 
     Attributes:
-        words: Of each sentence, as places in the arrays below.
-        vectors: float16 [V, dim], of unit length, of every different word.
+        words: Of each sentence, as places among the different words.
         rarity: float32 [V], the logarithm of one by the share of sentences that have the word.
-        chance: float32 [V], the best cosine that the word has in a sentence of the other text by chance.
+        chance: float32 [V], the best cosine that the word has in a sentence of the other text by chance, once
+            it was looked up.
+        sample: float32 [n, dim], words of the other text, by which this is estimated.
     """
 
-    words: Ragged
-    vectors: np.ndarray
-    rarity: np.ndarray
-    chance: np.ndarray
+    def __init__(self, words: Ragged, listed: list[str], rarity: np.ndarray, embed: Embed) -> None:
+        self.words, self.rarity = words, rarity
+        self.sample = np.empty((0, 1), np.float32)
+        self.chance = np.full(len(listed), np.nan, np.float32)
+        self._listed, self._embed = listed, embed
+        self._vectors, self._places = Spool(np.float16), np.full(len(listed), -1)
+        self._common = np.zeros(0, np.float32)
+
+    def look_up(self, words: np.ndarray) -> np.ndarray:
+        """Vectors of different words, without what all of the text's first ones have in common: float32
+        [n, dim], of unit length."""
+        new, known = words[self._places[words] < 0], self._vectors.rows
+        if not known and len(new):
+            self._common = self._embed(self._listed[:_ROWS]).mean(axis=0)
+        dim = max(len(self._common), 1)
+        for part in parts(len(new), _ROWS):
+            vectors = self._embed([self._listed[word] for word in new[part].tolist()]) - self._common
+            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+            self._vectors.write(
+                np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0).reshape(-1)
+            )
+        self._places[new] = np.arange(known // dim, known // dim + len(new))
+        found = self._vectors.array().reshape(-1, dim)[self._places[words]].astype(np.float32)
+        if len(self.sample):
+            lacking = np.flatnonzero(np.isnan(self.chance[words]))
+            for part in parts(len(lacking), _ROWS):
+                some = lacking[part]
+                self.chance[words[some]] = _chance(found[some], self.sample)
+        return found
 
 
 def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[Words, Words]:
-    """The words of the sentences of two texts; every different word is embedded once. The first `VOCABULARY`
-    different words of a text count; the vectors are on disk."""
-    sides = [_indexed(side) for side in texts]
-    vectors = [_unit(list(ids), embed) for _, ids, _ in sides]
+    """The words of the sentences of two texts. The first `VOCABULARY` different words of a text count; their
+    vectors are on disk."""
     found = []
-    for (rows, _, often), own, other in zip(sides, vectors, vectors[::-1], strict=True):
+    for rows, ids, often in map(_indexed, texts):
         rarity = np.log(len(rows.ends) / (often + 0.5)).astype(np.float32)
-        found.append(Words(rows, own, rarity, _chance(own, other)))
+        found.append(Words(rows, list(ids), rarity, embed))
+    samples = []
+    for one in found:
+        count = len(one.rarity)
+        samples.append(one.look_up(np.linspace(0, count - 1, min(_SAMPLE, count)).astype(np.int64)))
+    found[0].sample, found[1].sample = samples[::-1]
     return found[0], found[1]
 
 
@@ -71,31 +103,13 @@ def _indexed(texts: Iterable[str]) -> tuple[Ragged, dict[str, int], np.ndarray]:
     return spool.ragged(), ids, often.astype(np.float32)
 
 
-def _unit(words: list[str], embed: Embed) -> np.ndarray:
-    """Their vectors without what all of the first ones have in common; float16 [V, dim], memory-mapped."""
-    spool: Spool | None = None
-    common = np.zeros(0, np.float32)
-    for start in range(0, len(words), _ROWS):
-        vectors = embed(words[start : start + _ROWS])
-        if spool is None:
-            spool, common = Spool(np.float16), vectors.mean(axis=0)
-        centred = vectors - common
-        norms = np.linalg.norm(centred, axis=1, keepdims=True)
-        spool.write(np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0).reshape(-1))
-    return spool.array().reshape(len(words), -1) if spool else np.empty((0, 1), np.float16)
-
-
-def _chance(own: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """See `Words.chance`."""
-    if not len(own) or not len(other):
-        return np.zeros(len(own), np.float32)
-    sample = other[np.linspace(0, len(other) - 1, min(_SAMPLE, len(other))).astype(np.int64)]
-    sample = sample.astype(np.float32)
-    found = np.empty(len(own), np.float32)
-    for start in range(0, len(own), _ROWS):
-        cosines = own[start : start + _ROWS].astype(np.float32) @ sample.T
-        found[start : start + _ROWS] = np.quantile(cosines, _QUANTILE, axis=1)
-    return found
+def _chance(vectors: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    """The quantile `_QUANTILE` of the cosines of each word with a sample, float32 [n]."""
+    place, share = divmod(_QUANTILE * (len(sample) - 1), 1)
+    above = np.partition(vectors @ sample.T, int(place), axis=1)[:, int(place) :]
+    lower, following = above[:, 0], above[:, 1:].min(axis=1, initial=np.inf)
+    # np.quantile takes four times as long.
+    return np.asarray(lower + share * (following - lower) if share else lower, np.float32)
 
 
 def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -117,7 +131,7 @@ def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> 
 
 def _paired(*sides: tuple[Words, np.ndarray]) -> np.ndarray:
     every = [distinct(side.words.at(distinct(rows))[0]) for side, rows in sides]  # the different words
-    vectors = [side.vectors[words].astype(np.float32) for (side, _), words in zip(sides, every, strict=True)]
+    vectors = [side.look_up(words) for (side, _), words in zip(sides, every, strict=True)]
     held = [side.words.at(rows) for side, rows in sides]
     places = [np.searchsorted(words, one) for words, (one, _) in zip(every, held, strict=True)]
     counts = [side.words.counts(rows) for side, rows in sides]

@@ -50,9 +50,25 @@ def test_a_word_has_one_counterpart() -> None:
     assert paired(source, target, np.array([0]), np.array([0]))[0, 0] == pytest.approx(1 / 3)
 
 
+def test_a_word_is_embedded_once_when_a_pair_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(some: Sequence[str]) -> np.ndarray:
+        asked.extend(some)
+        return embed(some)
+
+    monkeypatch.setattr(words, "_ROWS", 2)  # of which what is common is taken
+    monkeypatch.setattr(words, "_SAMPLE", 1)
+    source, target = words_of(TEXTS, counted)
+    for _ in range(2):
+        paired(source, target, np.array([0]), np.array([0]))
+    assert asked.count("dort") == asked.count("sleeps") == 1
+    assert not {"chien", "dog", "house"} & set(asked)
+
+
 def test_words_beyond_the_vocabulary_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "VOCABULARY", 3)
     source, target = words_of(TEXTS, embed)
-    assert len(source.vectors) == len(target.vectors) == 3
+    assert len(source.rarity) == len(target.rarity) == 3
     assert np.diff(source.words.ends).tolist() == [3, 0, 0, 0]
     assert np.diff(target.words.ends).tolist() == [3, 0, 1, 0]
