@@ -275,10 +275,9 @@ def _target_nearest(pairs: Pairs) -> np.ndarray:
     return (pairs.ranks[1] == 1).astype(np.float32)
 
 
-@feature("length", "how far the ratio of lengths is from the translations'", against="usual", shape=_far(6))
 @feature(
-    "length squared",
-    "the square of that",
+    "length",
+    "the square of how far the ratio of lengths is from the translations'",
     against="usual",
     shape=lambda z: np.minimum(z * z, 30),
 )
