@@ -150,7 +150,7 @@ class TestLabels:
             return calibration_error(np.array([scores[pair] for pair in asked[1::2]]), right)
 
         assert [line.split("\t", 1)[1] for line in after] == [line.split("\t", 1)[1] for line in before]
-        assert error(after) < 0.7 * error(before), (error(after), error(before))
+        assert error(after) < 0.8 * error(before), (error(after), error(before))
         fails(run("classifier", "train", labels, "-o", own), 1, "needs their texts")
         fails(run("classifier", "train", stores[0], *stores, "-o", own), 1, "is no file of labels")
         fails(
