@@ -19,6 +19,7 @@ from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from mexma_cli.stages.costs import Cost
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -117,9 +118,11 @@ def print_estimate(
     settings: SearchSettings,
     choice: EncoderChoice,
     after: Callable[[int], int] = lambda rows: 0,
+    pairs: Cost | None = None,
 ) -> None:
     """Print memory, disk and time for a search in two stores or texts; stdin, which could not be read again,
-    is refused. `after` says the memory of what follows the search, by the rows of both sides together."""
+    is refused. `after` says the memory of what follows the search, by the rows of both sides together, and
+    `pairs` its cost."""
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     from mexma_cli.stages.knn.estimate import estimate, look_at
@@ -127,5 +130,5 @@ def print_estimate(
     inputs, dim, encoder = look_at(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in estimate(inputs, dim, k, settings, encoder, after):
+    for name, value in estimate(inputs, dim, k, settings, encoder, after, pairs):
         click.echo(f"{name:<24} {value}")

@@ -127,10 +127,13 @@ def command(
     if all_candidates:
         settings = settings.but(retrieval="all")
     if dry_run:
+        from mexma_cli.stages.costs import mining_cost
         from mexma_cli.stages.mine.probable import encoder_of, memory_for, with_score
 
-        judged = with_score(settings, encoder_of(paths, encoder), alone, documents is not None)
-        print_estimate(paths, settings.k + alone, settings, encoder, partial(memory_for, judged))
+        within = documents is not None
+        judged = with_score(settings, encoder_of(paths, encoder), alone, within)
+        making = mining_cost(judged.finds or judged.score == "probability", within)
+        print_estimate(paths, settings.k + alone, settings, encoder, partial(memory_for, judged), making)
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, kind, languages)

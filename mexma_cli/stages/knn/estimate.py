@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
+from mexma_cli.stages.costs import COSTS, STARTING, Cost, slowness
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import enough, fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -20,7 +21,8 @@ from mexma_cli.text.lines import label_of, read_lines, scan
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
-_SAMPLE = 256  # lines embedded to see how long a line takes
+_FIRST, _SAMPLE, _ENOUGH = 16, 1 << 13, 0.5  # lines that are embedded at first, at most; enough seconds
+_LOOKED_AT = 256  # lines of a store, to see how long they are
 _KEY_BYTES = 8
 _STORED_BYTES = 2  # of a number in an embedding store
 _ASSUMED = "a machine as busy as now, and random vectors"
@@ -34,8 +36,8 @@ class SearchInput:
     rows: int
     text: int
     """Bytes of all lines."""
-    lines: Sequence[str] = ()
-    """A sample of the lines, if they are not embedded yet."""
+    lines: Iterable[str] = ()
+    """The lines, if they are not embedded yet."""
 
 
 def estimate(
@@ -45,38 +47,53 @@ def estimate(
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
     after: Callable[[int], int] = lambda rows: 0,
+    pairs: Cost | None = None,
 ) -> list[tuple[str, str]]:
     """The cost of a search, and of embedding inputs with `lines`, in words: what, and how much of it. Takes a
     second or two, in which the machine should be as busy as it will be then. Refused if it does not fit into
-    settings.memory. `after` is that of `print_estimate`."""
+    settings.memory. `after` and `pairs` are those of `print_estimate`."""
     n, m = (side.rows for side in inputs)
     embedding, temporary = 0.0, 0
     for side in inputs:
         if side.lines:
             assert encoder is not None
-            encoder.embed(list(side.lines[:8]))
-            began = time.perf_counter()
-            encoder.embed(list(side.lines))
-            embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
+            embedding += seconds_a_line(encoder, iter(side.lines)) * side.rows
             temporary += side.rows * dim * _STORED_BYTES + side.text
     least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
     wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     memory = wanted if settings.memory is None else min(wanted, settings.memory)
     output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
     journal = _KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)
+    making = pairs.start + pairs.of(1, n + m, 0) if pairs is not None else 0.0
+    times = {"embedding": embedding, "pairs": making}
     if has_index(n, m, settings.index):  # how thoroughly it must be searched is found out on the way
         searching = [(f"neighbours ({settings.index})", "found out on the way")]
     else:
-        took = time_needed(seconds_needed(n, m, dim, k))
-        searching = [("neighbours (exact)", took), ("assumed", _ASSUMED)]
+        times["neighbours (exact)"] = seconds_needed(n, m, dim, k)
+        total = sum(times.values()) + slowness() * (STARTING + (COSTS["embed"].start if temporary else 0))
+        searching = [("time, with its start", time_needed(total)), ("assumed", _ASSUMED)]
     return [
         ("memory", f"{size(memory)}; with --memory at least {size_option(least)}"),
         ("disk: output", f"at most {size(output)}"),
         ("disk: beside it", f"{size(journal)} until it is written, to go on after a kill"),
         *([("disk: temporary", size(temporary))] if temporary else []),
-        *([("embedding", time_needed(embedding))] if embedding else []),
+        *((what, time_needed(took)) for what, took in times.items() if took),
         *searching,
     ]
+
+
+def seconds_a_line(encoder: SentenceEncoder, lines: Iterator[str]) -> float:
+    """Seconds to embed one of these lines: of four times as many at a time, until they take long enough. The
+    first few load what the encoder needs."""
+    size, spent, found = _FIRST, 0.0, 0.0
+    while size <= _SAMPLE and spent < _ENOUGH and (some := list(islice(lines, size))):
+        if size == _FIRST:
+            encoder.embed(some)
+        began = time.perf_counter()
+        encoder.embed(some)
+        spent = time.perf_counter() - began
+        found, size = spent / len(some), 4 * size
+    return found
 
 
 def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
@@ -102,7 +119,7 @@ def look_at(
 def _input(path: Path, store: EmbeddingStore | None) -> SearchInput:
     if store is None:
         text = scan(path)
-        return SearchInput(label_of(path), text.lines, text.bytes, list(islice(read_lines(path), _SAMPLE)))
-    lines = list(islice(store.sentences(), _SAMPLE))
+        return SearchInput(label_of(path), text.lines, text.bytes, read_lines(path))
+    lines = list(islice(store.sentences(), _LOOKED_AT))
     text_bytes = sum(len(line.encode()) + 1 for line in lines) * store.rows // max(len(lines), 1)
     return SearchInput(label_of(path), store.rows, text_bytes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.stages.costs import STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
+from mexma_cli.stages.knn.estimate import seconds_a_line
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.within import bytes_within
-from mexma_cli.stages.run.costs import Cost, calibrate, known_costs
+from mexma_cli.stages.run.costs import calibrate, known_costs
 from mexma_cli.stages.run.indexed import HITS, PROBES, lists_of
 from mexma_cli.stages.run.plan import (
     Cut,
@@ -42,8 +44,8 @@ from mexma_cli.stages.run.run import look
 from mexma_cli.stages.run.units import Kind, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
-_FIRST, _SAMPLE, _ENOUGH = 16, 1 << 13, 0.5  # lines that are embedded at first, at most; enough seconds
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
+_LIKE_SENTENCES = re.compile(rb"[^\n]{1,%d}(?=\s)|[^\n]{1,%d}" % ((_SENTENCE_BYTES,) * 2))
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
 _WORKER_BYTES, _TORCH_BYTES, _MINI_BYTES = 50_000_000, 230_000_000, 115_000_000  # once they are loaded
@@ -86,7 +88,8 @@ def estimate(
 
     Returns:
         `languages`: lines of each; `units`: stage -> units in all and those up to date; `disk` and `memory`
-        in bytes; `network`: bytes that units read and write; `seconds` by stage, of what is to be done. What
+        in bytes; `network`: bytes that units read and write; `seconds` by stage, of what is to be done, with
+        the `start` of the command and its workers. What
         everything takes, done or not: `processor`, hours by stage; `works`, for each kind of unit, how many
         there are and the hours of all together; `longest`, the `work` whose units are the longest, and the
         hours of one; `gpu`, the fewest hours of a GPU for the exact search; `index`, where `mine.index: auto`
@@ -133,13 +136,16 @@ def estimate(
         for stage in seconds
     }
     disk, network = _kept_and_read(recipe, texts, encoder.dim)
+    wanted = {stage: spent for stage, spent in seconds.items() if spent}
+    if wanted:
+        wanted = {"start": 2 * STARTING * slowness(), **wanted}
     return {
         "languages": {code: text.lines for code, text in texts.items()},
         "units": units,
         "disk": disk,
         "memory": jobs * _memory(recipe, texts, encoder.dim, held),
         "network": network,
-        "seconds": {stage: round(spent, 1) for stage, spent in seconds.items() if spent},
+        "seconds": {stage: round(spent, 1) for stage, spent in wanted.items()},
         **_costing(recipe, inputs, texts, costs, encoder.dim, held),
     }
 
@@ -158,8 +164,11 @@ def _costs(
     costs, known = known_costs(Path(recipe.run), planned, encoder.dim)
     if "embed" not in known:
         lines = sum(text.lines for text in texts.values())
-        spent = sum(_a_line(recipe, inputs, encoder, code) * text.lines for code, text in texts.items())
+        samples = {code: _sample(inputs[code], recipe.languages[code].split is not None) for code in texts}
+        spent = sum(seconds_a_line(encoder, samples[code]) * text.lines for code, text in texts.items())
         costs["embed"] = costs["embed"]._replace(row=threads() * spent / max(1, lines))
+    if "mine" not in known:
+        costs["mine"] = mining_cost(by_probability(recipe) or recipe.mine.finds, recipe.mine.within)
     if "tile" not in known and recipe.align is None:
         rows = min(recipe.units.tile, max(text.lines for text in texts.values()))
         cell = seconds_needed(rows, rows, encoder.dim, recipe.mine.k) / (rows**2 * encoder.dim)
@@ -167,25 +176,12 @@ def _costs(
     return costs
 
 
-def _a_line(recipe: CorpusRecipe, inputs: Inputs, encoder: SentenceEncoder, code: str) -> float:
-    """Seconds to embed a line of a language: of four times as many at a time, until they take long enough.
-    The first few load what the encoder needs."""
-    lines: Iterator[str]
-    if recipe.languages[code].split is None:
-        lines = chain.from_iterable(map(read_lines, inputs[code]))
-    else:
-        text = next(read_pieces(next(iter(inputs[code])), code), b"")[: _SAMPLE * _SENTENCE_BYTES]
-        starts = range(0, max(1, len(text)), _SENTENCE_BYTES)
-        lines = (text[start : start + _SENTENCE_BYTES].decode("utf-8", "replace") for start in starts)
-    size, spent, found = _FIRST, 0.0, 0.0
-    while size <= _SAMPLE and spent < _ENOUGH and (some := list(islice(lines, size))):
-        if size == _FIRST:
-            encoder.embed(some)
-        began = time.perf_counter()
-        encoder.embed(some)
-        spent = time.perf_counter() - began
-        found, size = spent / len(some), 4 * size
-    return found
+def _sample(files: Iterable[str], split: bool) -> Iterator[str]:
+    """Lines of a text's files, or of documents pieces that are as long as their sentences."""
+    if not split:
+        return chain.from_iterable(map(read_lines, files))
+    texts = (next(read_pieces(path, path), b"") for path in files)
+    return (one.decode("utf-8", "replace") for text in texts for one in _LIKE_SENTENCES.findall(text))
 
 
 def _costing(
