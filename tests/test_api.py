@@ -197,3 +197,11 @@ def test_sentences_in_memory_are_no_text() -> None:
         mexma_cli.SentenceEncoder.load({})  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match="a name, a folder or a SentenceEncoder, not int"):
         mexma_cli.mine("a", "b", encoder=42)  # type: ignore[arg-type]
+
+
+def test_an_encoder_is_refused_where_it_embeds_nothing(folder: Path) -> None:
+    store = folder / "spa.emb"
+    with pytest.raises(
+        mexma_cli.MexmaError, match=r"an encoder is for texts; .*spa\.emb are embedded already"
+    ):
+        mexma_cli.mine(store, store, encoder="mini")

@@ -212,6 +212,8 @@ def open_inputs(
                 f"{labels[0]} has {rows[0]:,} lines, {labels[1]} has {rows[1]:,}",
                 "line n of one must be the translation of line n of the other",
             )
+    if not texts and (not isinstance(encoder, EncoderChoice) or encoder.model is not None):
+        raise MexmaError(f"an encoder is for texts; {' and '.join(labels)} are embedded already")
     if texts:
         from mexma_cli.encoder.encoder import SentenceEncoder
         from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
