@@ -106,7 +106,8 @@ def _of_kind(wanted: type[R], source: str | Path, recipe: Section) -> R:
 
 def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
     raw, chain = inherited(find(str(source)), find)
-    for override in [overrides] if isinstance(overrides, str) else overrides:
+    changes = [overrides] if isinstance(overrides, str) else overrides
+    for override in changes:
         _override(raw, override)
     kind = raw.get("kind")
     if kind is None and "languages" in raw and "data" not in raw:
@@ -115,7 +116,8 @@ def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRec
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise explained(" extends ".join(map(str, chain)), model, raw, error) from None
+        changed = "".join(f" --set {override}" for override in changes)
+        raise explained(" extends ".join(map(str, chain)) + changed, model, raw, error) from None
 
 
 def find(source: str, folder: Path = Path()) -> Path:

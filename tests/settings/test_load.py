@@ -507,7 +507,8 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
 def test_a_mistake_in_what_all_phases_share_is_said_once() -> None:
     error = said("trainer={lr: 0.1, batch_pairs: 0, steps: 3}")
     assert error.message.endswith(
-        "small.yaml: `trainer.batch_pairs`: should be greater than or equal to 1 (is 0); "
+        "small.yaml --set trainer={lr: 0.1, batch_pairs: 0, steps: 3}: "
+        "`trainer.batch_pairs`: should be greater than or equal to 1 (is 0); "
         "unknown key `trainer.lr`"
     )
     assert said("phases.bag.trainer.lr=1").message.endswith(": unknown key `phases.bag.trainer.lr`")
