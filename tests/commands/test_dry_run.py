@@ -27,6 +27,9 @@ def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -
         assert re.search(rf"{re.escape(str(store))} +500 lines x 16", result.stdout)
         assert re.search(r"^memory +[0-9.]+ [MG]B; with --memory at least", result.stdout, re.M)
         assert re.search(r"^neighbours \(exact\) +about [0-9.]+ s$", result.stdout, re.M)
+        took = re.search(r"^time, with its start +about ([0-9.]+) s$", result.stdout, re.M)
+        assert took and float(took[1]) >= 0.2, "a process alone takes that"
+        assert ("\npairs " in result.stdout) == (command == "mine")
         assert re.search(r"^assumed +a machine as busy as now", result.stdout, re.M)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.emb"]
 

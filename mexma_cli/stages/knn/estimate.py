@@ -53,14 +53,14 @@ def estimate(
     second or two, in which the machine should be as busy as it will be then. Refused if it does not fit into
     settings.memory. `after` and `pairs` are those of `print_estimate`."""
     n, m = (side.rows for side in inputs)
+    least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
+    wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     embedding, temporary = 0.0, 0
     for side in inputs:
         if side.lines:
             assert encoder is not None
             embedding += seconds_a_line(encoder, iter(side.lines)) * side.rows
             temporary += side.rows * dim * _STORED_BYTES + side.text
-    least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
-    wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     memory = wanted if settings.memory is None else min(wanted, settings.memory)
     output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
     journal = _KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)

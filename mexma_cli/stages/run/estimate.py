@@ -128,6 +128,8 @@ def estimate(
         amounts = left * kind.count, left * kind.rows, left * kind.cells * encoder.dim
         spent = costs[kind.work].by_the_clock(amounts, jobs, threads()) if left > 0 else 0.0
         seconds[kind.stage] = seconds.get(kind.stage, 0.0) + spent
+        if spent:  # the next language finds loaded what this work needs
+            costs[kind.work] = costs[kind.work]._replace(start=0.0)
     units = {
         stage: {
             "all": sum(kind.count for kind in kinds if kind.stage == stage),
