@@ -28,7 +28,7 @@ from pathlib import Path
 from mexma_cli import languages
 from mexma_cli.numerics.machine import processor_name
 from mexma_cli.settings.stages import RuleSettings
-from mexma_cli.stages.filter.filter import filter_rules
+from mexma_cli.stages.filter import filter_rules
 from mexma_cli.text.rules import NAMES, RULES, SentenceRules
 
 LANGUAGES = ["fra_Latn", "deu_Latn", "fin_Latn", "swh_Latn", "rus_Cyrl", "arb_Arab", "hin_Deva", "zho_Hans"]

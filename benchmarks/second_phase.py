@@ -34,7 +34,7 @@ from mexma_cli.evaluation.xsim import evaluate as evaluate_xsim
 from mexma_cli.evaluation.xsim import evaluate_xsimpp
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.reporting import plot
-from mexma_cli.stages.score.score import units
+from mexma_cli.stages.score import units
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     )
     from mexma_cli.settings.stages import EncoderChoice, IdentifierName
     from mexma_cli.stages.align.align import Aligned
-    from mexma_cli.stages.filter.filter import Filtered
+    from mexma_cli.stages.filter import Filtered
     from mexma_cli.stages.mine.mine import Mined
-    from mexma_cli.stages.score.score import Scored
+    from mexma_cli.stages.score import Scored
     from mexma_cli.stages.split.split import SplitReport
     from mexma_cli.stages.tune.tune import Tuned
     from mexma_cli.store.embeddings import EmbeddingStore
@@ -381,8 +381,8 @@ def score(
     """
     from mexma_cli.settings.stages import JudgingSettings
     from mexma_cli.stages.embed.inputs import language_of
-    from mexma_cli.stages.score.score import open_bitext
-    from mexma_cli.stages.score.score import score as score_stores
+    from mexma_cli.stages.score import open_bitext
+    from mexma_cli.stages.score import score as score_stores
 
     wanted = JudgingSettings.of(settings)
     if probability and background:
@@ -481,7 +481,7 @@ def filter(
     from mexma_cli.formats.tmx import as_codes
     from mexma_cli.settings.stages import RuleSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
-    from mexma_cli.stages.filter.filter import FilterJob, filter_files
+    from mexma_cli.stages.filter import FilterJob, filter_files
 
     inputs = (bitext,) if isinstance(bitext, str | Path) else bitext
     made = Path(output)

@@ -26,7 +26,7 @@ from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import RULES, SELECTABLE
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.filter.filter import Filtered
+    from mexma_cli.stages.filter import Filtered
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def command(
     """
     check_bitext(bitext)
     check_inputs(bitext)
-    from mexma_cli.stages.filter.filter import FilterJob, filter_files
+    from mexma_cli.stages.filter import FilterJob, filter_files
     from mexma_cli.text.writing import prepare_output
 
     to_stdout = output is None or str(output) == "-"

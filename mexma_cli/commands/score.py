@@ -27,7 +27,7 @@ from mexma_cli.stages.embed.inputs import is_store, language_of, load_encoder
 from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.score.score import Scored
+    from mexma_cli.stages.score import Scored
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def command(
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
     from mexma_cli.classifier.features import load_features
-    from mexma_cli.stages.score.score import open_bitext, score, scored_lines
+    from mexma_cli.stages.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 
     outputs, kind = row_outputs(output, (*bitext, *(background or ())), as_json)
@@ -139,7 +139,7 @@ def command(
 
 
 def _answer(path: Path, encoder: EncoderChoice, margin: str, languages: tuple[str, str]) -> None:
-    from mexma_cli.stages.score.score import answered
+    from mexma_cli.stages.score import answered
 
     for scores in answered(path, load_encoder(encoder), margin, languages):
         click.echo("".join(f"{score}\n" for score in shortest(scores)), nl=False)  # which flushes

@@ -22,7 +22,7 @@ from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.stages.score.score import units
+from mexma_cli.stages.score import units
 from mexma_cli.store.embeddings import EmbeddingStore, check_comparable
 from mexma_cli.text.amounts import shortest
 from mexma_cli.text.lines import is_blank

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from mexma_cli.formats.bitext import MinedPair, formats, open_pairs, write_pairs
 from mexma_cli.formats.documents import DocumentPair
-from mexma_cli.stages.filter import filter as filtering
+from mexma_cli.stages import filter as filtering
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write

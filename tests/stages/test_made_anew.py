@@ -14,7 +14,7 @@ from mexma_cli.settings.stages import ConvertSettings, KnnSettings
 from mexma_cli.stages.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
 from mexma_cli.stages.mine.mine import mine
-from mexma_cli.stages.score.score import score
+from mexma_cli.stages.score import score
 from mexma_cli.stages.search import search
 from mexma_cli.store.embeddings import StorePair
 from tests.stores import make_store

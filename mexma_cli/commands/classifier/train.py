@@ -78,7 +78,7 @@ def command(
     check_outputs([output], None, "report", bitext)
     from mexma_cli.classifier.features import load_features
     from mexma_cli.stages.classifier import classifier_of_labels, train_classifier
-    from mexma_cli.stages.score.score import open_bitext
+    from mexma_cli.stages.score import open_bitext
     from mexma_cli.text.writing import prepare_output
 
     prepare_output(output)

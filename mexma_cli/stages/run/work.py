@@ -419,7 +419,7 @@ def align(task: Task) -> dict[str, Any]:
 @_work
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
-    from mexma_cli.stages.filter.filter import FilterJob, filter_files
+    from mexma_cli.stages.filter import FilterJob, filter_files
 
     settings, how = task.settings, RunFilter.model_validate(task.settings["filter"])
     (file,) = task.record("pairs").files

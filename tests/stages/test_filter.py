@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.stages.filter.filter import HASHES, Judged, mark_duplicates
+from mexma_cli.stages.filter import HASHES, Judged, mark_duplicates
 from mexma_cli.store import spool
 from mexma_cli.text.rules import CODES, NAMES
 
