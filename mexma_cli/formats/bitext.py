@@ -130,11 +130,8 @@ MALFORMED = "malformed lines"
 
 
 def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
-    """A pair, with as much as is known of it.
-
-    Args:
-        known: Names of fields of the pairs with a score, and values; others are passed over, and None.
-    """
+    """A pair, with as much as is `known` of it: values by the names of the fields of pairs with a score;
+    other names are passed over, and None."""
     kind: type[MinedPair | AlignedPair | ScoredPair | ExplainedPair] = MinedPair
     if known.get("source_document") is not None:
         kind = AlignedPair
@@ -200,14 +197,8 @@ class RawText:
     def records(
         self, lines: Iterable[tuple[int, str]], parse: Callable[[str, str], Pair | str]
     ) -> Iterator[Record]:
-        """The pairs of numbered lines.
-
-        Args:
-            parse: From a line, and its place in words, to a pair, or to the reason why it is left out.
-
-        Raises:
-            MexmaError: As `parse`, for a line that cannot be read; if `each_line`, only where none can.
-        """
+        """The pairs of numbered lines. `parse` makes a pair of a line and its place in words, or says why it
+        is left out; a line that it refuses is refused, if `each_line` only where it refuses all."""
         pairs, wrong = 0, None
         for number, line in lines:
             try:
@@ -305,14 +296,12 @@ class BitextFormat(ABC):
         return start.startswith(self.magic)
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Begin to read a file, or two where the sides have one each.
+        """Begin to read a file, or two where the sides have one each. Refused: another format or a damaged
+        file, now or when the pairs come.
 
         Args:
             languages: Codes of the sides that are wanted, as far as they are stated: FLORES-200 codes, or as
                 the user wrote them for formats that tell the sides apart by them.
-
-        Raises:
-            MexmaError: It is of another format or damaged; now, or when the pairs come.
         """
         raise NotImplementedError
 
@@ -339,11 +328,8 @@ def bitext_format(format_: type[BitextFormat]) -> type[BitextFormat]:
 
 @cache
 def formats(alignments: bool = False) -> Mapping[str, BitextFormat]:
-    """The formats of this folder by name, the default one first.
-
-    Args:
-        alignments: Those of alignments alone, too.
-    """
+    """The formats of this folder by name, the default one first; with `alignments`, those of alignments
+    alone, too."""
     folder = __package__ or ""
     for module in pkgutil.iter_modules(import_module(folder).__path__):
         import_module(f"{folder}.{module.name}")
@@ -353,13 +339,7 @@ def formats(alignments: bool = False) -> Mapping[str, BitextFormat]:
 
 def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
     """The format that a file's name says; the default one for names that say none, and for stdout (None).
-
-    Args:
-        written: The formats that are written; all of pairs, if there are none.
-
-    Raises:
-        MexmaError: The name says a format that is not written.
-    """
+    Refused: one that is not among those `written`, which are all of pairs if none is named."""
     if path is None:
         return DEFAULT
     suffix = Path(plain_name(path.name)).suffix.lower()
@@ -376,14 +356,8 @@ def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
 def outputs_of(
     path: Path | None, name: str = DEFAULT, languages: tuple[str, str] = (UNSTATED, UNSTATED)
 ) -> list[Path]:
-    """The files that a format makes of an output's name; none for stdout (None or ``-``).
-
-    Args:
-        languages: FLORES-200 codes.
-
-    Raises:
-        MexmaError: The format needs two languages, and they are not stated, or not different.
-    """
+    """The files that a format makes of an output's name; none for stdout (None or ``-``). Refused: a format
+    that tells the sides apart by FLORES-200 `languages` that are not stated, or are the same."""
     found = formats(alignments=True)[name]
     if found.by_language and (UNSTATED in languages or languages[0] == languages[1]):
         said = "are not stated" if UNSTATED in languages else f"are both {languages[0]}"
@@ -399,18 +373,9 @@ def outputs_of(
 def write_pairs(
     output: Path, name: str | None, pairs: Iterable[Any], languages: tuple[str, str], with_ids: bool = False
 ) -> int:
-    """Write pairs to the files of an output, which get their names when they are whole.
-
-    Args:
-        name: The format; None: by the output's name.
-        pairs: Pairs of documents for a format of whole documents.
-
-    Returns:
-        The number of sentences that had to be changed to fit the format.
-
-    Raises:
-        MexmaError: The files cannot be written.
-    """
+    """Write pairs, or pairs of documents for a format of whole documents, to the files of an output, which
+    get their names when they are whole; the format is by the output's name where `name` is None. Returns the
+    number of sentences that had to be changed to fit the format."""
     from mexma_cli.text.writing import prepare_output, write_chunks
 
     kind = named_format(output, name)
@@ -449,7 +414,8 @@ def open_pairs(
     left_out: Counter[str] | None = None,
     each_line: bool = False,
 ) -> Bitext:
-    """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin.
+    """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin. Refused, now or on the way:
+    what cannot be read or is of another format, and an unknown code.
 
     Args:
         languages: Codes of the sides that are wanted as the user wrote them, as far as they are stated; a
@@ -459,9 +425,6 @@ def open_pairs(
         left_out: Counts what becomes no pair, by reason; None: the log says it when all pairs are read.
         each_line: In formats with a line a pair, a line that is none is `NO_PAIR`, also one that is malformed
             (unless all are); and TSV may have columns behind the pair, which is a `PairOfColumns` then.
-
-    Raises:
-        MexmaError: It cannot be read, now or on the way, or is of another format; a code is unknown.
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     texts = [

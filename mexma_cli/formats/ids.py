@@ -33,16 +33,14 @@ def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
 def read_id_pairs(
     path: str | Path, ids: Sequence[Container[str]], files: Sequence[object], documents: bool = False
 ) -> list[tuple[str, str]]:
-    """The pairs of ids in a file.
+    """The pairs of ids in a file; refused, with the line's number: a line that is no pair, an id that its
+    side has not, and no lines.
 
     Args:
         ids: Those of the source and of the target.
         files: Where these are from, for messages.
         documents: They are ids of documents, some of which may have no sentences (`mexma split` drops them):
             pairs with an unknown one are left out, and counted, unless all are.
-
-    Raises:
-        MexmaError: A line that is no pair, an id that its side has not, or no lines; with the line's number.
     """
     where, pairs = label_of(path), list[tuple[str, str]]()
     kind = "document" if documents else "id"

@@ -39,11 +39,7 @@ def parsed(line: str) -> Label | None:
 
 
 def labels_in(lines: Iterable[str], path: Path) -> Iterator[Label]:
-    """The labels in the lines of a file.
-
-    Raises:
-        MexmaError: A line is none.
-    """
+    """The labels in the lines of a file; a line that is none is refused."""
     for number, line in enumerate(lines, 1):
         if (label := parsed(line)) is None:
             raise MexmaError(

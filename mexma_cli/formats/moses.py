@@ -86,11 +86,8 @@ class AlignedFiles(NamedTuple):
 
 
 def aligned_files(names: Iterable[str]) -> Iterator[AlignedFiles]:
-    """The aligned files among file names, sorted; other files (readmes, scores, ids) are passed over.
-
-    Args:
-        names: Names or paths with ``/``, compressed or not.
-    """
+    """The aligned files among file names with ``/``, compressed or not, sorted; other files (readmes, scores,
+    ids) are passed over."""
     stems: dict[str, dict[str, str]] = {}
     for name in sorted(names):
         stem, _, code = plain_name(name).rpartition(".")

@@ -436,13 +436,11 @@ class AmbiguousError(Exception):
 
 
 def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
-    """The tag of each side; None where there is none, or nobody wants the side.
+    """The tag of each side; None where there is none, or nobody wants the side. An AmbiguousError says that a
+    side means several tags, or both mean one.
 
     A tag that is written like the code wins. Otherwise a code without a region means the only tag of its
     language, with a region or without, and the only tag that stands for several languages with its own.
-
-    Raises:
-        AmbiguousError: A side means several tags, or both mean one.
     """
     grades = [[_grade(side, tag) for tag in tags] for side in sides]
     exact = [tags[row.index(0)] if 0 in row else None for row in grades]
@@ -462,16 +460,12 @@ def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
 def sides_among(
     languages: tuple[str, str], names: Sequence[str], where: str, options: str
 ) -> tuple[list[str], tuple[str, str]]:
-    """The names of languages that are source and target, "" where one is missing; none where both are.
+    """The names of languages that are source and target, "" where one is missing; none where both are. Also
+    the languages of the sides, from then on: where one is not stated, it is the name that is left.
 
-    Also the languages of the sides, from then on: where one is not stated, it is the name that is left.
-
-    Args:
-        names: Those that are no languages are passed over.
-        options: How the user of the command states languages; empty if there is no way.
-
-    Raises:
-        MexmaError: There are more languages than two, and they are not stated; or a side may be several.
+    Refused: more languages than two that are not stated, and a side that may be several. Among the names,
+    those that are no languages are passed over. `options` say how the user of the command states languages;
+    empty if there is no way.
     """
     tags = [name for name in names if known(name) != UNSTATED]
     hint = f"state which: {options}" if options else None

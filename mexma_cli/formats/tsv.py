@@ -410,17 +410,13 @@ def columns_of(
     others: bool = False,
     where: str = "",
 ) -> Columns | None:
-    """The columns that a header names; None for a line that is no header.
-
-    The sides have names such as `source` and `target`, or languages, in code or in English.
+    """The columns that a header names; None for a line that is no header. The sides have names such as
+    `source` and `target`, or languages, in code or in English; those that are not `stated` are refused.
 
     Args:
         rows: The first rows below: a column of numbers is no text (`No` is Norwegian, too).
         stated: Codes of the languages that are wanted, which choose the columns.
         others: Beside languages, columns may have any names.
-
-    Raises:
-        MexmaError: The columns are not of the stated languages.
     """
     names = [field.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_") for field in fields]
     score = next((place for place, name in enumerate(names) if name in _SCORE), None)

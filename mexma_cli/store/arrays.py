@@ -22,13 +22,8 @@ _DROPPED = 0xFF
 
 
 class ArrayWriter:
-    """A one- or two-dimensional ``.npy`` file that grows row by row, in constant memory.
-
-    Args:
-        file: An open binary file at its start.
-        dtype: Type of the values as stored, which may be records.
-        width: Columns, or None for a flat array.
-    """
+    """A one- or two-dimensional ``.npy`` file that grows row by row, in constant memory, from an open binary
+    file at its start. The type may be of records; the width is None for a flat array."""
 
     HEADER = 128
     """Bytes before the data; fixed, so that it can be written again when the number of rows is known."""

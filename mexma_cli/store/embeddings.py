@@ -152,14 +152,9 @@ StorePair = tuple[EmbeddingStore, EmbeddingStore]
 
 
 def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts: bool = False) -> None:
-    """Refuse stores whose vectors do not live in one space.
-
-    Args:
-        any_prompts: They may have been embedded with different prompts, as queries and passages.
-
-    Raises:
-        MexmaError: naming both dimensions, both encoders or both prompts.
-    """
+    """Refuse stores whose vectors do not live in one space; the message names both dimensions, encoders or
+    prompts. With `any_prompts` they may have been embedded with different prompts, as queries and
+    passages."""
     alike = source.dim == target.dim
     if alike or source.manifest.encoder != target.manifest.encoder:
         check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))

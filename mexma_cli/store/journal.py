@@ -60,15 +60,8 @@ class Entry(files.Sealed):
 
 
 class Journal:
-    """Facts about a search, or another long run, in a folder that the caller has to itself.
-
-    Args:
-        folder: Must exist; files are in the folder ``kept`` in it.
-        search: What is searched; an entry of another search is refused.
-
-    Raises:
-        MexmaError: The folder holds the beginning of another search.
-    """
+    """Facts about a search, or another long run, in a folder that the caller has to itself: files are in the
+    folder ``kept`` in it. Refused: the beginning of another search than `search`."""
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
         self._workplace, self.folder, self._search = folder, folder / files.KEPT, search
@@ -105,14 +98,8 @@ class Journal:
         return self._kept.facts if self._kept else {}
 
     def note(self, began: float | None = None, **facts: Any) -> None:
-        """Enter more facts that JSON can hold, after something else was written to the folder.
-
-        Args:
-            began: When that writing began, by `time.monotonic`.
-
-        Raises:
-            MexmaError: The disk is full.
-        """
+        """Enter more facts that JSON can hold, after something else was written to the folder, which `began`
+        at that time (`time.monotonic`)."""
         kept = self._kept or Entry(search=self._search)
         with files.no_space_as_message(self.folder):
             self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
@@ -199,15 +186,8 @@ class FileJournal(Journal):
 
 
 class AlignmentJournal(Journal):
-    """Alignments of pairs of documents, group by group of pairs.
-
-    Args:
-        folder: Must exist, and the caller has it to itself.
-        run: What is aligned, and how; the beginning of another run is refused.
-
-    Raises:
-        MexmaError: The folder holds the beginning of another run, or is damaged.
-    """
+    """Alignments of pairs of documents, group by group of pairs, in a folder as for `Journal`. Refused: the
+    beginning of another run than `run`, and a damaged file."""
 
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
         super().__init__(folder, run)
@@ -245,14 +225,8 @@ class AlignmentJournal(Journal):
         self.note(pairs=files.checksum_file(self.folder / _PAIRS))
 
     def add(self, records: np.ndarray, cut: int = 0) -> None:
-        """Add the alignments, RECORD [n], of the next group; they are entered when that is due.
-
-        Args:
-            cut: Sentences that the encoder cut.
-
-        Raises:
-            MexmaError: The disk is full.
-        """
+        """Add the alignments, RECORD [n], of the next group, and how many sentences the encoder `cut`; they
+        are entered when that is due."""
         content = records.tobytes()
         with files.no_space_as_message(self.folder):
             self._file.write(content)
@@ -282,13 +256,8 @@ Kept = TypeVar("Kept", bound=Journal)
 
 @contextmanager
 def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
-    """Open a resumable journal next to an output; it is deleted on success, and stays on an error.
-
-    None for stdout and devices.
-
-    Args:
-        begin: Makes or opens it in the folder.
-    """
+    """Open a resumable journal next to an output, which `begin` makes or opens in the folder that it is
+    given; it is deleted on success, and stays on an error. None for stdout and devices."""
     if output is None or files.is_special(output):
         yield None
         return

@@ -112,11 +112,8 @@ class NeighbourStore(Folder[NeighbourManifest]):
     def differences(
         self, source: EmbeddingStore, target: EmbeddingStore, settings: dict[str, Any]
     ) -> list[str]:
-        """In words, how these neighbours differ from those that a search would find now.
-
-        Args:
-            settings: `k`, `index`, and with one what else is in `asked` of the manifest.
-        """
+        """In words, how these neighbours differ from those that a search would find now, by its settings:
+        `k`, `index`, and with one what else is in `asked` of the manifest."""
         there = {"k": self.manifest.k, "index": self.manifest.index} | self.manifest.asked
         names = there | settings if there["index"] == settings["index"] else ("k", "index")
         both = [(name, there.get(name), settings.get(name)) for name in names]
@@ -132,14 +129,11 @@ class NeighbourStore(Folder[NeighbourManifest]):
         return [(side, store) for side, store in sides if side.content != content_checksum(store)]
 
     def read(self, k: int) -> tuple[np.ndarray, ...]:
-        """The k nearest, best first, in the order of `ARRAYS`; compared with their checksums.
+        """The k nearest, best first, in the order of `ARRAYS`; refused where a file is not what was written.
 
         Returns:
-            float32 and int64 [source rows, k] and [target rows, k], with fewer columns where fewer were
-            kept. Rows left out have ids of -1 and scores of -inf.
-
-        Raises:
-            MexmaError: A file is not what was written, or was cut short meanwhile.
+            float32 and int64 [source rows, k] and [target rows, k], with fewer columns where fewer were kept.
+                Rows left out have ids of -1 and scores of -inf.
         """
         self.verify()
         with self.reading():
@@ -168,16 +162,11 @@ class NeighbourStore(Folder[NeighbourManifest]):
 
 @contextmanager
 def searching(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """The folder of the journal of a search whose neighbours `write` puts at a path, where nothing else
-    writes meanwhile. It stays when a search that has kept something there is interrupted.
+    """The folder of the journal of a search whose neighbours `write` puts at a path, ``NAME.knn``, where
+    nothing else writes meanwhile. It stays when a search that has kept something there is interrupted.
 
-    Args:
-        path: The folder to be, ``NAME.knn``.
-        overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
-            whole.
-
-    Raises:
-        MexmaError: Something is there already, another process writes there, or the disk is full.
+    `overwrite` starts anew over a finished or unfinished store; a finished one goes when the new one is
+    whole. Refused: something that is there already, another process that writes there, and a full disk.
     """
     NeighbourStore.check_replaceable(path, overwrite)
     files.check_parent(path)
@@ -195,12 +184,8 @@ def searching(path: Path, overwrite: bool = False) -> Iterator[Path]:
 def write(
     final: Path, arrays: Mapping[str, np.ndarray], source: SearchedStore, target: SearchedStore, **facts: Any
 ) -> NeighbourStore:
-    """Write arrays and manifest while `searching`, and give the folder its name.
-
-    Args:
-        arrays: By the names of `ARRAYS`: [rows, k] of that side.
-        facts: `k`, `index`, `recall` and `argv` of the manifest.
-    """
+    """Write arrays, [rows, k] by the names of `ARRAYS`, and manifest while `searching`, and give the folder
+    its name; `facts` are `k`, `index`, `recall` and `argv` of the manifest."""
     assert set(arrays) == set(ARRAYS), sorted(arrays)
     assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
     written, folder = [], files.in_work(final)
@@ -233,11 +218,8 @@ def write(
 def side_of(
     store: EmbeddingStore, name: str | None = None, *, duplicates: int, empty: int, unusable: int
 ) -> SearchedStore:
-    """The facts by which an embedding store is recognised later.
-
-    Args:
-        name: Its name, where its folder is a temporary one.
-    """
+    """The facts by which an embedding store is recognised later; `name` is its name, where its folder is a
+    temporary one."""
     return SearchedStore(
         path=name or str(store.path),
         rows=store.rows,

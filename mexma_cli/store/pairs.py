@@ -131,11 +131,8 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
         return [self._sentence(part, place) for place in range(each * index, each * (index + 1))]
 
     def verify(self) -> None:
-        """Read all files and compare their checksums, sentences' lengths and ids with the manifest.
-
-        Raises:
-            MexmaError: A file is not what was written; the message names it.
-        """
+        """Read all files and compare their checksums, sentences' lengths and ids with the manifest; the file
+        that is damaged is named."""
         super().verify()
         again = self.again
         for name, part in self._parts.items():
@@ -192,15 +189,12 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
 
 
 class TokenisedPairsWriter:
-    """Writes a store pair by pair in constant memory; the folder gets its name when it is whole.
+    """Writes a store pair by pair in constant memory; the folder gets its name when it is whole, in place of
+    a store that is there. Refused: anything else that is there, and a full disk.
 
     Args:
-        path: The folder to be; a store that is there is replaced at the end.
         vocabulary: Size of the tokeniser's vocabulary: decides between uint16 and uint32.
         beside: What is written beside the sides.
-
-    Raises:
-        MexmaError: The disk is full, or `path` is something other than a store.
     """
 
     def __init__(
@@ -243,11 +237,8 @@ class TokenisedPairsWriter:
         target: list[list[int]],
         beside: Mapping[ExtraColumn, list[list[list[int]]]] | None = None,
     ) -> None:
-        """Append pairs: the ids of as many source as target sentences.
-
-        Args:
-            beside: For each pair what it has beside them, as many sentences as the part has or fewer.
-        """
+        """Append pairs: the ids of as many source as target sentences, and for each pair what it has `beside`
+        them, as many sentences as the part has or fewer."""
         assert len(source) == len(target), (len(source), len(target))
         if not source:
             return
@@ -270,11 +261,8 @@ class TokenisedPairsWriter:
         self.pairs += len(source)
 
     def finish(self, facts: Mapping[str, Any]) -> TokenisedPairs:
-        """Write the manifest and give the folder its name.
-
-        Args:
-            facts: The fields of `TokenisedPairsManifest` that the writer does not count itself.
-        """
+        """Write the manifest, with the fields that the writer does not count itself, and give the folder its
+        name."""
         with files.no_space_as_message(self._part):
             for array in (*self._ids.values(), *self._offsets.values()):
                 array.close()

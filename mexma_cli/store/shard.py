@@ -49,15 +49,8 @@ def link_or_copy(source: Path, target: Path, checksum: str, hint: str = AGAIN) -
 
 
 def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:
-    """Some rows of a store, float32 [n, dim].
-
-    Args:
-        files: Vector files, each with its first row, in order.
-        rows: int64 [n].
-
-    Raises:
-        MexmaError: A file is too short.
-    """
+    """Some rows, int64 [n], of a store, float32 [n, dim], from vector files, each with its first row, in
+    order; one that is too short is refused."""
     kind, width = file_type(settings.dtype, settings.dim)
     found = np.empty((len(rows), kind.itemsize * (width or 1)), np.uint8)
     places = np.searchsorted([first for first, _ in files], rows, side="right") - 1

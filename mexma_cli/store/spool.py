@@ -35,15 +35,8 @@ def parts(count: int, at_once: int) -> Iterator[slice]:
 
 
 class Spool:
-    """A flat array in a temporary file, which is appended to and read back.
-
-    Args:
-        dtype: Of the array, perhaps structured.
-        folder: Of the file; the folder for temporary files if there is none.
-
-    Raises:
-        MexmaError: `write` finds the temporary disk full; that of a given folder is an OSError.
-    """
+    """A flat array, perhaps structured, in a temporary file, which is appended to and read back. A full disk
+    is a message; that of a given `folder` is an OSError."""
 
     def __init__(self, dtype: Any, folder: Path | None = None) -> None:
         self._dtype, self.rows = np.dtype(dtype), 0
@@ -72,7 +65,7 @@ class Spool:
 
 class Table:
     """Records in any order, read back sorted. Up to `BUFFER` bytes of them are in memory; more are sorted in
-    runs in a temporary file, and the runs are merged.
+    runs in a temporary file, and the runs are merged. A full disk is as for `Spool`.
 
     Args:
         dtype: Of the records, structured.
@@ -80,9 +73,6 @@ class Table:
             those that came first stay first.
         together: Records in which so many of the first keys are equal come in one block, however many.
         folder: Of the temporary file.
-
-    Raises:
-        MexmaError: The temporary disk is full; of a given folder it is an OSError.
     """
 
     def __init__(self, dtype: Any, *keys: str, together: int = 0, folder: Path | None = None) -> None:
@@ -183,16 +173,9 @@ def bytes_to_sort(rows: int, dtype: Any) -> int:
 def scattered(
     count: int, dtype: Any, default: Any, values: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> np.ndarray:
-    """A flat array whose values come in any order, memory-mapped from a temporary file.
-
-    Args:
-        count: Its length.
-        default: Where there is no value.
-        values: Places, int [n], and their values, [n]; of several for a place the last one stays.
-
-    Raises:
-        MexmaError: The temporary disk is full.
-    """
+    """A flat array of `count` values that come in any order, memory-mapped from a temporary file, with
+    `default` where there is none; `values` are places, int [n], and their values, [n], of which the last one
+    for a place stays."""
     table, found = Table([("place", "<i8"), ("value", dtype)], "place"), Spool(dtype)
     for places, some in values:
         table.append(place=places, value=some)

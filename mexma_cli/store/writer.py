@@ -51,23 +51,20 @@ def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | No
 class EmbeddingWriter:
     """Makes a store, shard by shard; opened again with the same settings it goes on after the last shard.
 
-    Use as a context manager: `write` the rows from `rows_done` on, then `finish`. Left without `finish`
-    (an error, ^C) the finished shards stay in ``NAME.emb.partial``, for the next run with these settings.
+    Use as a context manager: `write` the rows from `rows_done` on, then `finish`. Left without `finish` (an
+    error, ^C) the finished shards stay in ``NAME.emb.partial``, for the next run with these settings.
+    Refused: something that is there already, another process that writes there, a store to append to with
+    other settings, a full disk, a vector that does not fit the stored type.
 
     Args:
         path: The folder to be, ``NAME.emb``.
-        settings: All that decides the bytes of the store; `source_checksum` is that of `source`.
-        source: The text.
+        settings: All that decides the bytes of the store; `source_checksum` is that of `source`, the text.
         encoder: Its name.
         argv: The command line, for the manifest.
         overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
             whole.
-        append: Make the store that is there longer by these rows, or a new one if none is there. It stays
-            as it is, and readable, until the longer one takes its place; its shards are not rewritten.
-
-    Raises:
-        MexmaError: Something is there already, or the store to append to has other settings; another
-            process writes there, the disk is full, or a vector does not fit the stored type.
+        append: Make the store that is there longer by these rows, or a new one if none is there. It stays as
+            it is, and readable, until the longer one takes its place; its shards are not rewritten.
     """
 
     rows_per_shard = 1 << 13
@@ -134,14 +131,11 @@ class EmbeddingWriter:
     def go_on(
         self, lines: Iterator[str], on_kept: Callable[[int, list[str]], object] = lambda row, lines: None
     ) -> Iterator[str]:
-        """The lines of the source that are not written yet.
+        """Of all lines of the source, those that are not written yet; `on_kept` is called with the first row
+        and the lines of each shard that stays.
 
         What an earlier run wrote is compared with the source, as that run may have read another text under
         its name: from the first shard with another line on, all is written anew.
-
-        Args:
-            lines: All lines of the source.
-            on_kept: Called with the first row and the lines of each shard that stays.
         """
         if self._finished:
             return islice(lines, self.rows_done, None)
@@ -166,13 +160,13 @@ class EmbeddingWriter:
     def write(
         self, vectors: np.ndarray, sentences: Sequence[str] | None, truncated: int = 0, duplicates: int = 0
     ) -> None:
-        """Append rows.
+        """Append rows, all of which lie in one shard where some are counted.
 
         Args:
             vectors: float [n, dim].
             sentences: The n sentences, or None in a store of vectors only.
-            truncated: How many of them the encoder cut; these rows must lie in one shard.
-            duplicates: How many of the vectors are copies of an earlier equal sentence's; in one shard too.
+            truncated: How many of them the encoder cut.
+            duplicates: How many of the vectors are copies of an earlier equal sentence's.
         """
         assert vectors.ndim == 2 and vectors.shape[1] == self._settings.dim, vectors.shape
         assert sentences is None or len(sentences) == len(vectors), (len(sentences), len(vectors))
@@ -200,11 +194,8 @@ class EmbeddingWriter:
                     self._close_shard()
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Vectors that were written before, float32 [n, dim]: written again, they are stored as they are.
-
-        Args:
-            rows: int64 [n], of this source, below `rows_done`.
-        """
+        """Vectors of some rows of this source, int64 [n], that were written before, float32 [n, dim]: written
+        again, they are stored as they are."""
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
         folder = self.path if self._finished else self._folder
         parts = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
@@ -214,12 +205,8 @@ class EmbeddingWriter:
         return read_rows(parts, rows + self.rows_before, self._settings)
 
     def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:
-        """Write the manifest and give the folder its name.
-
-        Args:
-            truncated: Number of cut sentences of this source, if not told to `write`.
-            empty: Number of empty ones, if the store has no sentences to count them in.
-        """
+        """Write the manifest and give the folder its name; `truncated` and `empty` are counts of the source's
+        sentences, if they were not told to `write`, or there are no sentences to count."""
         if not self._finished:
             with files.no_space_as_message(self._work):
                 if self._open is not None:

@@ -60,12 +60,10 @@ _VIETNAMESE = re.compile(r"[\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
 
 
 class Characters:
-    """The characters of N sentences, one behind the other, each sentence with a line end behind it.
+    """The characters of N sentences, one behind the other, each sentence with a line end behind it. OWN
+    letters are those of a script (ISO 15924, ``Cyrl``); without one all letters are FOREIGN.
 
     What is not asked for is not computed; all of it takes a second for about 100 MB of text.
-
-    Args:
-        script: ISO 15924 (``Cyrl``), the script of OWN letters; without one all letters are FOREIGN.
     """
 
     def __init__(self, sentences: Sequence[str], script: str | None = None) -> None:

@@ -92,11 +92,8 @@ def plain_or_compressed(path: Path) -> Path | None:
 
 
 def decompressed(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
-    """The text of a compressed file in blocks of at most `BLOCK` bytes.
-
-    Raises:
-        MexmaError: It is damaged or cut short, or as `check_ratio`.
-    """
+    """The text of a compressed file in blocks of at most `BLOCK` bytes; one that is damaged or cut short, or
+    that `check_ratio` refuses, is refused."""
     pieces = _gathered(_checked(file, compression, where))
     while True:
         try:
@@ -130,11 +127,8 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def check_ratio(size: int, packed: int, where: str, spared: int = _SPARED) -> None:
-    """Refuse a text of `size` bytes that is packed into so few that it can be none.
-
-    Raises:
-        MexmaError: It has more than the `spared` bytes, and more than 100 a packed one.
-    """
+    """Refuse a text of `size` bytes that is packed into so few that it can be none: more than the `spared`
+    bytes, and more than 100 a packed one."""
     if size > max(spared, _RATIO * packed):
         raise MexmaError(
             f"{where} is no text: over {size >> 20:,} MiB are packed into {packed:,} bytes",

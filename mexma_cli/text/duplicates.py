@@ -48,14 +48,8 @@ class Seen:
         self._slots = np.zeros(slots, dtype=[("tag", "<u8"), ("row", "<i8")])
 
     def first_rows(self, sentences: Sequence[str], row: int) -> np.ndarray:
-        """Enter a chunk.
-
-        Args:
-            sentences: N sentences, those of the rows from `row` on.
-
-        Returns:
-            int64 [N]: the earlier row that has the same sentence, or a sentence's own row.
-        """
+        """Enter a chunk: N sentences, those of the rows from `row` on. Returns int64 [N]: the earlier row
+        that has the same sentence, or a sentence's own row."""
         first: dict[str, int] = {}
         inside = np.array([first.setdefault(text, at) for at, text in enumerate(sentences)], dtype=np.int64)
         new = np.array(list(first.values()), dtype=np.int64)

@@ -71,15 +71,8 @@ class Identifier(Protocol):
 
 
 def identifier(name: IdentifierName, model: Path | None = None) -> Identifier | None:
-    """Load an identifier.
-
-    Args:
-        name: As in `settings.rules`; None comes back for ``none``.
-        model: A fastText model, which is taken instead.
-
-    Raises:
-        MexmaError: No such identifier, the package that it needs is not installed, or the file is no model.
-    """
+    """Load an identifier by its name in `settings.stages`, None for ``none``; a fastText model is taken
+    instead. Refused: an unknown name, a package that is not installed, a file that is no model."""
     if model is not None:
         return FastText(model)
     if name not in get_args(IdentifierName):
@@ -228,21 +221,15 @@ def _groups() -> list[tuple[frozenset[str], str]]:
 
 
 def kindred(language: str) -> frozenset[str]:
-    """Languages that identifiers take for this one in text that is rightly called so, and itself.
-
-    Args:
-        language: ISO 639-3, or a FLORES-200 code.
-    """
+    """Languages that identifiers take for this one (ISO 639-3, or a FLORES-200 code) in text that is rightly
+    called so, and itself."""
     base = language.partition("_")[0]
     return frozenset({base}).union(*(codes for codes, _ in _groups() if base in codes))
 
 
 def expected(language: str, model: Identifier) -> frozenset[str]:
-    """Codes that an identifier may give to text in a language.
-
-    Raises:
-        MexmaError: It knows neither the language nor one that is kindred.
-    """
+    """Codes that an identifier may give to text in a language; refused where it knows neither that nor a
+    kindred one."""
     wanted = kindred(language)
     if not wanted & model.known:
         raise MexmaError(
@@ -255,17 +242,12 @@ def expected(language: str, model: Identifier) -> frozenset[str]:
 def in_other_language(
     lines: Sequence[str], model: Identifier, wanted: frozenset[str], documents: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which lines are in another language than the wanted ones, for all that can be told.
+    """Which lines are in another language than the wanted ones (`expected`), for all that can be told: bool
+    [N].
 
     Lines of fewer than `SHORT` characters, and those that the identifier is not `SURE` of, take the vote of
-    their document: the language of all of it. A line stays where that is not sure either.
-
-    Args:
-        wanted: As `expected` says.
-        documents: int64 [N], the document of each line, ascending; without it each line is one.
-
-    Returns:
-        bool [N].
+    their document: the language of all of it. A line stays where that is not sure either. `documents` int64
+    [N], ascending, is the document of each line; without it each line is one.
     """
     guesses = model.identify(lines)
     other = np.array([guess.language not in wanted for guess in guesses], dtype=bool)
@@ -289,12 +271,8 @@ def in_other_language(
 
 
 def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
-    """In words, that the sentences of two sides look as if the sides were swapped; empty if they do not.
-
-    Args:
-        sides: N sources and N targets.
-        spoken: What they should be in: codes, of which some may be unknown to the identifier.
-    """
+    """In words, that N sources and N targets look as if the sides were swapped; empty if they do not. They
+    should be in the `spoken` languages, codes of which some may be unknown to the identifier."""
     return _swapped([[guess.language for guess in model.identify(side)] for side in sides], spoken, model)
 
 
@@ -389,11 +367,7 @@ class _File:
 
 
 def check_sizes(path: Path) -> None:
-    """Refuse a model whose counts are not those of its file.
-
-    Raises:
-        MexmaError: It is one, or no model that tells languages.
-    """
+    """Refuse a model whose counts are not those of its file, and one that does not tell languages."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             _walk(_File(content))

@@ -43,14 +43,8 @@ def suffix_of(path: Path) -> str:
 
 
 def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
-    """The pieces of a text with a sentence a line, as they come.
-
-    Args:
-        where: Its name, for messages.
-
-    Raises:
-        MexmaError: It is JSONL, TMX, HTML or WARC, as its name says, or its first lines together.
-    """
+    """The pieces of a text with a sentence a line, as they come; `where` is its name. Refused: JSONL, TMX,
+    HTML and WARC, by that name or the first lines."""
     pieces = iter(pieces)
     first = next(pieces, b"")
     kind: str = kind_of(Path(where))

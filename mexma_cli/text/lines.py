@@ -124,16 +124,14 @@ class FileScan:
 
 
 def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = False) -> FileScan:
-    """Read a file once, and check that it can be read as lines of text later.
+    """Read a file once, and check that it can be read as lines of text later. Refused, with file, line and
+    byte: a missing file, a folder, JSONL, TMX, HTML and WARC, no lines, damaged compression, not UTF-8, NUL
+    bytes, and a line above `LINE_LIMIT`.
 
     Args:
         path: A regular file, plain or compressed, or one in a zip.
         label: Name for messages where `path` is a temporary copy.
         any_kind: Its lines may be other things than sentences (see `kinds.sentences_only`).
-
-    Raises:
-        MexmaError: Missing, a folder, JSONL, TMX, HTML or WARC, without lines, damaged compression, not
-            UTF-8, NUL bytes, or a line above `LINE_LIMIT`; the message names file, line and byte.
     """
     where = label or str(path)
     digest, lines, tabs, size, last, broken = xxhash.xxh3_128(), 0, 0, 0, b"", ""
@@ -180,24 +178,19 @@ def broken_lines(start: bytes) -> str:
 def read_lines(
     path: str | Path | Member, label: str | None = None, digest: Any = None, ours: bool = False
 ) -> Iterator[str]:
-    """The lines of a file (``-``: stdin) without their line ends (see `with_line_feeds`).
+    """The lines of a file (``-``: stdin) without their line ends (see `with_line_feeds`). Refused is what
+    `scan` refuses, but an empty file just gives no lines.
 
     All bytes on the way go into `digest`. A file of `ours`, which a command wrote, is in UTF-8 whatever the
     user states.
-
-    Raises:
-        MexmaError: As in `scan`, but an empty file just gives no lines.
     """
     where = label or label_of(path)
     yield from lines_of(read_pieces(path, where), where, digest, ours)
 
 
 def read_sentences(path: str | Path | Member) -> Iterator[str]:
-    """The lines of a file with a sentence a line, as by `read_lines`.
-
-    Raises:
-        MexmaError: Or it is of a kind that is not such (see `kinds.sentences_only`).
-    """
+    """The lines of a file with a sentence a line, as by `read_lines`; refused as by `kinds.sentences_only`,
+    too."""
     where = label_of(path)
     yield from lines_of(sentences_only(read_pieces(path, where), where), where)
 
@@ -215,11 +208,8 @@ def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None, ours: bool
 
 
 def read_again(text: FileScan) -> Iterator[str]:
-    """The lines that `scan` found in a file; what was added behind them since then is left out.
-
-    Raises:
-        MexmaError: These are not the lines that were scanned, which is known after the last one.
-    """
+    """The lines that `scan` found in a file; what was added behind them since then is left out. After the
+    last one, a text is refused whose lines are not those that were scanned."""
     read, found = _Checksum(text.bytes), 0
     for found, line in enumerate(islice(read_lines(text.path, text.label, read), text.lines), 1):  # noqa: B007
         yield line
@@ -253,26 +243,18 @@ class _Checksum:
 
 
 def read_latin_lines(path: Path) -> Iterator[str]:
-    """The lines of a small file in Latin-1, where every byte is a letter.
-
-    Raises:
-        MexmaError: Missing, a folder, or damaged compression.
-    """
+    """The lines of a small file in Latin-1, where every byte is a letter."""
     text = b"".join(read_pieces(path, str(path))).decode("latin-1")
     yield from (line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
 
 
 def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int, bool]:
-    """Estimate lines and bytes of a file's text from its beginning; for a compressed one to about a tenth.
-
-    Args:
-        limit: Bytes of text to look at; a file that has no more is counted.
+    """Estimate lines and bytes of a file's text from its beginning, `limit` bytes of text; for a compressed
+    one to about a tenth. A file that is missing, a folder, or damaged is refused.
 
     Returns:
-        Lines, uncompressed bytes, and whether they were counted and not estimated.
-
-    Raises:
-        MexmaError: The file is missing, a folder, or damaged; nothing else is checked here.
+        Lines, uncompressed bytes, and whether they were counted, as in a file that has no more, and not
+            estimated.
     """
     where = str(path)
     lines = size = position = 0  # position: bytes of the file that were read for `size` bytes of text
@@ -374,11 +356,8 @@ def with_line_feeds(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read_pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
-    """The uncompressed bytes of a file (``-``: stdin) in large pieces.
-
-    Raises:
-        MexmaError: Missing, a folder, or damaged compression.
-    """
+    """The uncompressed bytes of a file (``-``: stdin) in large pieces; one that is missing, a folder, or
+    damaged is refused."""
     with _opened(path, where) as file:
         yield from _unpacked_pieces(file, where)
 
@@ -406,14 +385,8 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
 
 @contextmanager
 def opened_zip(path: Path, where: str | None = None) -> Iterator[zipfile.ZipFile]:
-    """A zip archive.
-
-    Args:
-        where: Its name, or its member's, for messages.
-
-    Raises:
-        MexmaError: It is damaged, or holds no member that the block asks for.
-    """
+    """A zip archive; refused, under the name `where`, if it is damaged, or lacks a member that the block asks
+    for."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -455,11 +428,8 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
 
 
 def _refuse_broken(block: bytes, where: str, before: int) -> None:
-    """Refuse a block that is not UTF-8, or has NUL bytes or a line above the limit.
-
-    Args:
-        before: Lines before the block.
-    """
+    """Refuse a block, with so many lines before it, that is not UTF-8, or has NUL bytes or a line above the
+    limit."""
     try:
         if not block.isascii():
             block.decode("utf-8")

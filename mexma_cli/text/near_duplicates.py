@@ -26,12 +26,8 @@ def bands_of(similarity: float) -> tuple[int, int]:
 
 
 class Signatures:
-    """The bands of sentences: those that share one are near-duplicates.
-
-    Args:
-        similarity: Of the sets of their runs of `RUN` characters (Jaccard): half of the pairs with this one
-            are found, most of those above it, few below.
-    """
+    """The bands of sentences: those that share one are near-duplicates. Of the pairs whose sets of runs of
+    `RUN` characters have this similarity (Jaccard), half are found; most of those above it, few below."""
 
     def __init__(self, similarity: float) -> None:
         self._bands, self._size = bands_of(similarity)

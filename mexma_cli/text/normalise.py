@@ -47,7 +47,7 @@ class _NonPrinting(dict[int, str]):
 
 
 def cleaner(language: str) -> Callable[[str], str]:
-    """A function that cleans one line of text in a language.
+    """A function that cleans one line of text in a language (FLORES-200 code, or ``und``).
 
     It does what LASER does before its SentencePiece model, without the lower-casing: Moses'
     ``remove-non-printing-char.perl`` (every such character becomes a space), then
@@ -55,9 +55,6 @@ def cleaner(language: str) -> Callable[[str], str]:
     apostrophes, spaces at brackets and punctuation. English, German, Spanish, French and Czech have rules of
     their own for closing quotation marks and numbers; all other languages, and text whose language is not
     stated, have the common rules only.
-
-    Args:
-        language: FLORES-200 code (``deu_Latn``), or ``und``.
     """
     from sacremoses import MosesPunctNormalizer  # a quarter of a second
 

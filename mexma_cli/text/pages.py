@@ -84,12 +84,8 @@ def codec_of(label: str) -> str | None:
 
 
 def usual_encoding(language: str) -> str | None:
-    """The codec of pages that state none, as browsers in countries with that language have it; None where
-    several are usual.
-
-    Args:
-        language: FLORES-200 code.
-    """
+    """The codec of pages in a language (FLORES-200 code) that state none, as browsers in countries with it
+    have it; None where several are usual."""
     code, _, script = language.partition("_")
     return codec_of("windows-1252") if script == "Latn" and code not in _NOT_WESTERN else None
 
@@ -97,18 +93,11 @@ def usual_encoding(language: str) -> str | None:
 def decode_page(
     content: bytes, charset: str | None = None, html: bool = True, usual: str | None = None
 ) -> str | None:
-    """A page as text.
+    """A page as text; None if nothing says the encoding and it is not UTF-8.
 
-    A byte order mark says its encoding, else the header of HTTP, else the page itself. One that is UTF-8 in
-    spite of what is stated is read as UTF-8. Bytes that the encoding does not have become U+FFFD.
-
-    Args:
-        charset: The encoding in the header of HTTP.
-        html: Whether it may state its encoding in an element `meta`.
-        usual: The codec of pages that state none.
-
-    Returns:
-        None if nothing says the encoding and it is not UTF-8.
+    A byte order mark says its encoding, else the header of HTTP (`charset`), else, in `html`, the page
+    itself, else what is `usual` for pages that state none, a codec. A page that is UTF-8 in spite of what is
+    stated is read as UTF-8. Bytes that the encoding does not have become U+FFFD.
     """
     for mark, codec in _MARKS:
         if content.startswith(mark):
@@ -179,15 +168,9 @@ def unchunked(body: bytes) -> bytes:
 
 
 def unpacked(body: bytes, encodings: str, limit: int) -> bytes | None:
-    """A body without the compressions that `Content-Encoding` names, and that it has.
-
-    Args:
-        limit: Bytes after which no more are unpacked.
-
-    Returns:
-        None for a compression that is not known, or damaged from its first byte on. Of a body that is cut
-        short comes what is there.
-    """
+    """A body without the compressions that `Content-Encoding` names, and that it has, up to `limit` bytes;
+    None for a compression that is not known, or damaged from its first byte on. Of a body that is cut short
+    comes what is there."""
     for name in reversed(encodings.lower().split(",")):
         found = _unpacked(body, name.strip().removeprefix("x-"), limit) if body else b""
         if found is None:
@@ -249,11 +232,7 @@ def _from_brotli(body: bytes, limit: int) -> bytes | None:
 
 def in_utf8(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     """A text in UTF-8: as it is, or decoded if it is UTF-16, with a byte order mark or without, or in the
-    encoding that the user states.
-
-    Raises:
-        MexmaError: It is not in that encoding, or there is no encoding of that name.
-    """
+    encoding that the user states. Text that is not in that encoding is refused."""
     pieces = iter(pieces)
     first = next(pieces, b"")
     codec = encoding_of(first)
@@ -289,11 +268,8 @@ def encoding_of(start: bytes) -> str | None:
 
 
 def stated_encoding() -> str | None:
-    """The codec that the user states; None for Unicode, which needs no statement.
-
-    Raises:
-        MexmaError: There is no encoding of that name.
-    """
+    """The codec that the user states; None for Unicode, which needs no statement. An unknown name is
+    refused."""
     stated = os.environ.get(STATED)
     if not stated:
         return None

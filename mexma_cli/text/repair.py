@@ -114,16 +114,13 @@ def decode(document: bytes, charset: str | None = None) -> str | None:
 
 
 def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False) -> list[str]:
-    """Texts as people meant them, in NFC.
+    """Texts as people meant them, in NFC; `repaired` counts those that were repaired: `tags`, `entities`,
+    `mojibake`, `control`, `composed`.
 
-    Tags and entities of HTML are taken out, also those that are escaped once more. Mojibake (UTF-8 that was
-    read as another encoding) is repaired by ftfy (Speer, 2019). Control characters, soft hyphens, marks of
-    direction and invisible spaces are removed; the control characters that end lines or pages become line
-    ends. Nothing else changes: text that needs no repair comes back as it is.
-
-    Args:
-        repaired: Counts the texts that were repaired: `tags`, `entities`, `mojibake`, `control`, `composed`.
-        keep_html: Leave tags and entities.
+    Tags and entities of HTML are taken out, unless `keep_html`, also those that are escaped once more.
+    Mojibake (UTF-8 that was read as another encoding) is repaired by ftfy (Speer, 2019). Control characters,
+    soft hyphens, marks of direction and invisible spaces are removed; the control characters that end lines
+    or pages become line ends. Nothing else changes: text that needs no repair comes back as it is.
     """
     found = list(texts)
 
@@ -316,11 +313,7 @@ def _has_control(texts: Characters) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _bits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A bit for each encoding, where a character is a first byte of UTF-8 read in it, a second one, or a
-    first one of three or more.
-
-    Returns:
-        Three uint16 [0x110000]; the first also has the bit `_CONTROL`.
-    """
+    first one of three or more: three uint16 [0x110000], of which the first also has the bit `_CONTROL`."""
     from ftfy.chardata import CHARMAP_ENCODINGS
 
     first, second, long = (np.zeros(0x110000, dtype=np.uint16) for _ in range(3))

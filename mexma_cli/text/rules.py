@@ -137,15 +137,13 @@ def rules_about(of: Sequence[str]) -> list[Rule]:
 def chosen_limits(
     on: Iterable[str] = (), off: Iterable[str] = (), of: Sequence[str] = ()
 ) -> dict[str, float]:
-    """The rules that a user turns on and off, and those that are on by themselves.
+    """The rules that a user turns on and off, and those that are on by themselves. Refused: an unknown rule,
+    and an unknown limit.
 
     Args:
         on: ``NAME`` or ``NAME=LIMIT``.
         off: Names, or ``all``: then only those in `on` are on.
         of: What the rules may look at (`Rule.of`), or their names; `SELECTABLE`, if nothing is named.
-
-    Raises:
-        MexmaError: No such rule, or no such limit.
     """
     known = {rule.name: rule for rule in rules_about(of or SELECTABLE)}
     usual = {} if "all" in off else known
@@ -212,11 +210,8 @@ class SentenceRules:
         }
 
     def codes(self, sentences: Sequence[str]) -> np.ndarray:
-        """The first rule that each of N sentences (without white space at the ends) breaks.
-
-        Returns:
-            uint8 [N]: `CODES`; 0 for the sentences that keep all rules.
-        """
+        """The first rule that each of N sentences (without white space at the ends) breaks: uint8 [N],
+        `CODES`; 0 for the sentences that keep all rules."""
         codes = np.zeros(len(sentences), dtype=np.uint8)
         if not len(sentences):
             return codes
@@ -261,14 +256,8 @@ class PairRules:
         scores: Sequence[float] = (),
         probabilities: Sequence[float] = (),
     ) -> np.ndarray:
-        """The first rule that each of N pairs breaks; sentences are without white space at the ends.
-
-        Args:
-            scores, probabilities: N, or none.
-
-        Returns:
-            uint8 [N]: `CODES`; 0 for the pairs that keep all rules.
-        """
+        """The first rule that each of N pairs breaks, uint8 [N]: `CODES`, 0 for the pairs that keep all
+        rules. Sentences are without white space at the ends; `scores` and `probabilities` are N, or none."""
         first, second = self._source.codes(sources), self._target.codes(targets)
         either = np.minimum(first, second)
         codes = np.where(either, either, np.maximum(first, second))

@@ -20,26 +20,18 @@ _SENTENCEX_SCRIPTS = "Armn Beng Deva Ethi Geor Guru Hans Hant Jpan Mymr"
 
 
 def default_splitter(language: str) -> str:
-    """The splitter that measured best for a language (docs/documents.md).
-
-    Args:
-        language: FLORES-200 code, or ``und``.
-    """
+    """The splitter that measured best for a language, a FLORES-200 code or ``und`` (docs/documents.md)."""
     base, _, script = language.partition("_")
     own_marks = script in _SENTENCEX_SCRIPTS.split() and base != "mar"
     return "sentencex" if base in _SENTENCEX.split() or own_marks else "moses"
 
 
 def splitter(name: str, language: str, model: str | None = None) -> Splitter:
-    """Make a splitter.
+    """Make a splitter by its name in `settings.stages`, ``auto`` for `default_splitter`. Refused: SaT without
+    a `model`, a folder, or without wtpsplit.
 
     Args:
-        name: As in `settings.split`; ``auto`` for `default_splitter`.
         language: FLORES-200 code, or ``und``: then the rules for English are taken.
-        model: A folder with a model of SaT's.
-
-    Raises:
-        MexmaError: SaT without a model, or without wtpsplit.
     """
     name = default_splitter(language) if name == "auto" else name
     if name == "sat":

@@ -21,11 +21,8 @@ _held: set[Path] = set()
 
 
 def prepare_output(path: Path | None) -> None:
-    """Find out before the work that its result can be written; its folder is made when it is.
-
-    Raises:
-        MexmaError: the folder cannot be made or written to, or the name is a folder's.
-    """
+    """Find out before the work that its result can be written; its folder is made when it is. Refused: a
+    folder's name, and a folder that cannot be made or written to."""
     if path is None or str(path) == "-":
         return
     if path.is_dir():
@@ -49,17 +46,11 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
-    """Write text into files that get their names, together, when all are whole and on the disk.
+    """Write text into files that get their names, together, when all are whole and on the disk; returns the
+    sum of the chunks' counts. If the disk is full, the files that had the names before are still there.
 
-    Args:
-        paths: one for each text of a chunk, compressed as they are named; none is stdout. A pipe or a device
-            stays what it is, and so does a link.
-
-    Returns:
-        The sum of the chunks' counts.
-
-    Raises:
-        MexmaError: the disk is full; the files that had the names before are still there.
+    There is a path for each text of a chunk, compressed as it is named; none is stdout. A pipe or a device
+    stays what it is, and so does a link.
     """
     if not paths:
         changed = _write([sys.stdout.buffer], chunks)
