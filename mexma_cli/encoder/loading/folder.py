@@ -47,12 +47,8 @@ def bundled(name: str) -> Path | None:
 
 
 def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
-    """The local folder that a name stands for, whole; a hub id is downloaded.
-
-    Raises:
-        MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched; or
-            as `check_whole`.
-    """
+    """The local folder that a name stands for, whole (`check_whole`); a hub id is downloaded. Refused: what
+    is neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched."""
     folder = _located(name_or_path, trust_remote_code)
     check_whole(folder)
     return folder
@@ -119,14 +115,8 @@ def _last_phase(run: Path) -> Path:
 
 
 def check_whole(folder: Path, anew: str = "fetch or make the folder anew") -> None:
-    """Compare a folder with its checksums. One that has none, such as other programs', is taken as it is.
-
-    Args:
-        anew: What to do about one that is damaged.
-
-    Raises:
-        MexmaError: A file is missing, or is not what was written.
-    """
+    """Compare a folder with its checksums; refused, with what to do `anew`, where a file is missing, or is
+    not what was written. One that has no checksums, such as other programs', is taken as it is."""
     path = folder / CHECKSUMS
     if not path.is_file():
         return
@@ -155,16 +145,9 @@ def _check_same(folder: Path, new: Path) -> None:
 
 @contextmanager
 def written_aside(path: Path, replace: bool = True) -> Iterator[Path]:
-    """A folder to fill. When everything is on disk, it takes its final name, in place of an older folder.
-
-    Its checksums are written last.
-
-    Args:
-        replace: If not, an older folder has to be what was written again, and stays.
-
-    Raises:
-        MexmaError: The disk is full, or the older folder must not be replaced; it is still there.
-    """
+    """A folder to fill. When everything is on disk, its checksums last, it takes its final name, in place of
+    an older folder; without `replace`, that has to be what was written again, and stays. If the disk is full,
+    or the older folder must not be replaced, it is still there."""
     files.make_folder(files.behind_link(path).parent)
     try:
         with files.no_space_as_message(path), files.workplace(path) as part:

@@ -51,17 +51,12 @@ def pinned(name: str, where: Path) -> str:
 
 def fetch(name: str, trust_remote_code: bool = False) -> Path:
     """The local snapshot of an encoder's repository: the newest if the hub answers, else the cached one.
+    Without a revision in the name the main branch is taken; with `trust_remote_code` Python files are
+    downloaded, too, of a commit alone.
 
     Only the files that an encoder needs are downloaded: weights in one format, settings and the tokeniser.
-    HF_HUB_OFFLINE is respected.
-
-    Args:
-        name: Hub id; without a revision the main branch is taken.
-        trust_remote_code: Download Python files, too.
-
-    Raises:
-        MexmaError: The hub has no such repository or revision; it cannot be reached, and the cache is not
-            complete; or Python files are wanted of a revision that is no commit.
+    HF_HUB_OFFLINE is respected. Refused: an unknown repository or revision, and a hub that cannot be reached
+    where the cache is not complete.
     """
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError

@@ -67,11 +67,7 @@ class _Model(torch.nn.Module):
 
 
 class Lstm(_Model):
-    """LASER2.
-
-    Args:
-        params: Those of the checkpoint; LASER's own code has the same defaults.
-    """
+    """LASER2, by the checkpoint's `params`, for which LASER's own code has the same defaults."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__()
@@ -133,11 +129,8 @@ class Laser3(_Model):
 
 
 class _Layer(torch.nn.Module):
-    """One layer, on states [n, L, width].
-
-    Args:
-        before: Whether its layer norms stand before attention and feed-forward, and not behind the sums.
-    """
+    """One layer, on states [n, L, width]; its layer norms stand `before` attention and feed-forward, or
+    behind the sums."""
 
     def __init__(
         self, width: int, heads: int, inner: int, before: bool, activation: Callable[..., Any]
@@ -175,11 +168,8 @@ def _waves(places: torch.Tensor, width: int) -> torch.Tensor:
 
 
 class LaserTokenizer(PieceTokenizer):
-    """LASER's preprocessing, with its English rules for every language, then SentencePiece, then </s>.
-
-    Args:
-        dictionary: Ids of pieces; those that it lacks are unknown.
-    """
+    """LASER's preprocessing, with its English rules for every language, then SentencePiece, then </s>. Pieces
+    that the dictionary lacks are unknown."""
 
     def __init__(
         self, owner: str, spm: Path, dictionary: Mapping[str, int], first: int | None, max_tokens: int

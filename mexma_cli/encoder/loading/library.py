@@ -47,16 +47,9 @@ KIND = "sentence-transformers"
 def load_by_library(
     name: str, where: Path, refusal: NotCovered, trust_remote_code: bool
 ) -> tuple[LibraryModel, LibraryTokenizer]:
-    """A folder's model as the library makes it, in float32 on the processor; which is said in the log.
-
-    Args:
-        refusal: Why mexma does not compute it.
-        trust_remote_code: Run the folder's own Python code.
-
-    Raises:
-        MexmaError: The library is not installed, or cannot load it either; some weights are missing; it would
-            take code from elsewhere.
-    """
+    """A folder's model as the library makes it, in float32 on the processor; which is said in the log, with
+    why mexma does not compute it (`refusal`). Refused: a library that is not installed or cannot load it
+    either, missing weights, code from elsewhere."""
     check_no_adapter(where)
     check_fetches_nothing(where)
     try:
@@ -139,14 +132,9 @@ def _nothing_made_up() -> Iterator[None]:
 
 @contextmanager
 def with_code(where: Path, revision: str | None) -> Iterator[Path]:
-    """A folder in which code of other pages of the hub lies beside the rest, as long as it is being loaded.
-
-    Args:
-        revision: The commit at which that code is taken; None: the folder stays as it is.
-
-    Raises:
-        MexmaError: The code cannot be fetched, or two files have the same name.
-    """
+    """A folder in which code of other pages of the hub, at a commit, lies beside the rest, as long as it is
+    being loaded; without a revision the folder as it is. Refused: code that cannot be fetched, and two files
+    of one name."""
     texts = {path: path.read_text("utf-8") for path in code_names(where)} if revision else {}
     pages = {found[1] for text in texts.values() for found in ELSEWHERE.finditer(text)}
     if revision is None or not pages:

@@ -314,14 +314,8 @@ def refused(name: str, error: Exception) -> MexmaError:
 
 
 def load_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> LazyTokenizer:
-    """The folder's tokeniser, checked against config.json.
-
-    Args:
-        vocabulary: Number of token embeddings.
-
-    Raises:
-        MexmaError: The folder has no fast tokeniser, or it is damaged, or it belongs to another model.
-    """
+    """The folder's tokeniser, checked against config.json and the number of token embeddings. Refused: a
+    folder without a fast tokeniser, a damaged one, and one that belongs to another model."""
     folder = settings.transformer
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")

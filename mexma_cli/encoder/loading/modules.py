@@ -30,14 +30,8 @@ def is_only_ours(folder: Path) -> bool:
 def load_modules(
     name: str, settings: FolderSettings, width: int, pooler: Dense | None
 ) -> list[torch.nn.Module]:
-    """The modules after the pooling of the encoder `name`: its pooler, if it has one here, Dense, Normalize.
-
-    Args:
-        width: Of the transformer's hidden states.
-
-    Raises:
-        MexmaError: One does not take the vectors that come to it.
-    """
+    """The modules after the pooling of the encoder `name`, whose hidden states have this width: its pooler,
+    if it has one here, Dense, Normalize. One that does not take the vectors that come to it is refused."""
     if pooler is None and not settings.modules:
         return []
     from mexma_cli.encoder.model.pooling import Normalize, check_widths
@@ -50,15 +44,8 @@ def load_modules(
 
 
 def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
-    """A Dense module from its folder, in float32.
-
-    Args:
-        config: Its config.json.
-
-    Raises:
-        NotCovered: The activation is another one of torch's.
-        MexmaError: It is not torch's, or the weights are missing, damaged or of another shape.
-    """
+    """A Dense module from its folder and its config.json, in float32. Refused: an activation that is not
+    supported (`NotCovered` for one of torch's), and weights that are missing, damaged or of another shape."""
     import torch
 
     from mexma_cli.encoder.model.pooling import Dense
@@ -89,14 +76,10 @@ def save_modules(
 ) -> None:
     """Write modules.json and the modules' folders as sentence-transformers reads them.
 
-    The pooler is written as a pooling of the first token and a Dense. If `is_only_ours`, the transformer is
-    a module of mexma's, which sentence-transformers loads with `trust_remote_code`, and refuses without.
-
-    Args:
-        pooling: None: it is a static encoder, whose first module pools.
-        width: Of the transformer's hidden states.
-        modules: `Dense` and `Normalize`, in order.
-        dtype: Of the stored weights.
+    The pooler is written as a pooling of the first token and a Dense. If `is_only_ours`, the transformer is a
+    module of mexma's, which sentence-transformers loads with `trust_remote_code`, and refuses without.
+    Without a pooling it is a static encoder, whose first module pools. The width is that of the transformer's
+    hidden states, and the type that of the stored weights.
     """
     first = ["StaticEmbedding"] if pooling is None else ["Transformer", "Pooling"]
     kinds = first + [type(module).__name__ for module in modules]

@@ -82,16 +82,12 @@ class FolderSettings:
 
 
 def read_settings(folder: str | Path, trust_remote_code: bool = False) -> FolderSettings:
-    """Read config.json and sentence-transformers' files.
+    """Read config.json and sentence-transformers' files. With `trust_remote_code`, the folder's own Python
+    code may be run.
 
-    A folder without modules.json has CLS pooling, no further modules, and no length limit of its own.
-
-    Args:
-        trust_remote_code: The folder's own Python code may be run.
-
-    Raises:
-        NotCovered: The folder has a module, a setting or an architecture that is not supported; it is named.
-        MexmaError: It is damaged, or asks for what may not be done.
+    A folder without modules.json has CLS pooling, no further modules, and no length limit of its own. A
+    module, a setting or an architecture that is not supported is refused as `NotCovered`; and a folder that
+    is damaged, or asks for what may not be done.
     """
     where = Path(folder)
     check_no_adapter(where)

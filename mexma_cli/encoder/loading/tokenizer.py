@@ -157,11 +157,8 @@ class LazyTokenizer:
         return cls.plain(folder, load) or cls.of(load())
 
     def limit(self, name: str, stated: int | None) -> int:
-        """The length limit of the encoder `name`: the one that it states, or its tokeniser's.
-
-        Raises:
-            MexmaError: The tokeniser has no room for a sentence.
-        """
+        """The length limit of the encoder `name`: the one that it states, or its tokeniser's; one that has no
+        room for a sentence is refused."""
         limit = stated or self.max_tokens
         if not isinstance(limit, int | float) or limit < 2:
             raise MexmaError(f"{name!r}: model_max_length in tokenizer_config.json is {limit!r}")
@@ -282,11 +279,7 @@ def _ids(backend: Tokenizer, texts: list[str]) -> dict[str, bytes]:
 
 def _by_word(normalizer: dict[str, Any], splitter: dict[str, Any]) -> bool:
     """Whether words between spaces are normalised and cut into tokens each by itself, if none is
-    `_looking_ahead`: all steps are known for it.
-
-    Args:
-        normalizer, splitter: As tokenizer.json has them.
-    """
+    `_looking_ahead`: all steps of both, as tokenizer.json has them, are known for it."""
     steps, splits = normalizer.get("normalizers", [normalizer]), splitter.get("pretokenizers", [splitter])
     if _BORDER in json.dumps(steps, ensure_ascii=False):
         return False
@@ -352,11 +345,8 @@ def _steps(backend: Tokenizer) -> list[Any]:
 
 @panic_as_message()
 def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:
-    """A folder's tokeniser as transformers reads it.
-
-    Args:
-        own_code: The folder's own Python code may be run.
-    """
+    """A folder's tokeniser as transformers reads it; with `own_code`, the folder's own Python code may be
+    run."""
     from transformers import CONFIG_MAPPING, AutoTokenizer
 
     from mexma_cli.encoder.model.hugging_face import config_of
@@ -370,13 +360,8 @@ def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedT
 
 
 class PieceTokenizer(LazyTokenizer):
-    """A first token, if there is one, the pieces of a text, and </s>.
-
-    Args:
-        owner: Whose it is, for messages.
-        spm: SentencePiece's model.
-        first: Id of the first token.
-    """
+    """A first token by its id, if there is one, the pieces of a text by SentencePiece's model, and </s>;
+    messages say whose it is."""
 
     def __init__(self, owner: str, spm: Path, first: int | None, max_tokens: int) -> None:
         try:
@@ -407,9 +392,5 @@ class PieceTokenizer(LazyTokenizer):
 
     @property
     def full(self) -> Any:
-        """Transformers' tokeniser, of which there is none.
-
-        Raises:
-            MexmaError: Always.
-        """
+        """Transformers' tokeniser, of which there is none: refused."""
         raise MexmaError(f"{self.owner} has no tokeniser of transformers", "it embeds text, and no more")

@@ -22,10 +22,7 @@ INDEX = ".index.json"
 
 def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torch.Tensor]:
     """The tensors in the first of these files that is there, whole or divided; code in it is never run.
-
-    Raises:
-        MexmaError: None is there, or it is damaged, or it holds more than tensors.
-    """
+    Refused: none of them, a damaged one, and one that holds more than tensors."""
     for name in names:
         if (folder / name).is_file():
             return read_tensors(folder / name)
@@ -36,11 +33,8 @@ def read_weights(folder: Path, names: tuple[str, ...] = FILES) -> dict[str, torc
 
 
 def missing(report: dict[str, Any]) -> list[str]:
-    """Weights that transformers filled with random numbers: missing from the files, or of another shape.
-
-    Args:
-        report: What it says with `output_loading_info`.
-    """
+    """Weights that transformers filled with random numbers, by what it reports (`output_loading_info`):
+    missing from the files, or of another shape."""
     return sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
 
 
@@ -56,11 +50,8 @@ def _parts(index: Path) -> list[str]:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors in a file, of which there are some; code in it is never run.
-
-    Raises:
-        MexmaError: It is damaged, or holds more than tensors.
-    """
+    """The tensors in a file, of which there are some; code in it is never run. A damaged file is refused, and
+    one that holds more than tensors."""
     import torch
     from safetensors.torch import load_file
 
@@ -75,14 +66,9 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_pickled(path: Path, *known: type) -> Any:
-    """Read a file of `torch.save`; code in it is never run.
-
-    Args:
-        known: Classes whose objects may be in it, beside tensors and Python's own.
-
-    Raises:
-        MexmaError: The file is damaged, brings code along, or would be larger in memory than on the disk.
-    """
+    """Read a file of `torch.save`; code in it is never run. Objects of `known` classes may be in it, beside
+    tensors and Python's own. Refused: a file that is damaged, brings code along, or would be larger in memory
+    than on the disk."""
     import torch
 
     with damage_as_message(path):

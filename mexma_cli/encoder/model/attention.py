@@ -45,14 +45,8 @@ _AMPERE = (8, 0)
 
 
 def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0) -> Backend:
-    """The backend for a device: the wanted one, or for `auto` the best that runs there.
-
-    Args:
-        dropout: The share of attention weights that training will drop.
-
-    Raises:
-        MexmaError: The wanted backend cannot run here; never a silent fallback.
-    """
+    """The backend for a device: the wanted one, or for `auto` the best that runs there, where training will
+    drop this share of attention weights. One that cannot run here is refused, never replaced."""
     device = torch.device(device)
     on_cuda = device.type == "cuda"
     if wanted == "bucketed" or (wanted == "auto" and not on_cuda):

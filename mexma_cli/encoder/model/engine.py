@@ -44,12 +44,8 @@ def supported(transformer: Transformer) -> bool:
 
 
 class Engine:
-    """A transformer's forward pass, with packed copies of its weights as they are when this is made.
-
-    Args:
-        transformer: One that is `supported`.
-        dtype: float32 or bfloat16, the type of products. Sums, residuals and norms are float32.
-    """
+    """The forward pass of a `supported` transformer, with packed copies of its weights as they are when this
+    is made. Products are float32 or bfloat16; sums, residuals and norms are float32."""
 
     def __init__(self, transformer: Transformer, dtype: torch.dtype) -> None:
         assert supported(transformer) and dtype in (torch.float32, torch.bfloat16)
@@ -65,14 +61,8 @@ class Engine:
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
-        """Last hidden states.
-
-        Args:
-            first_only: Only those of each sentence's first token, which saves most of the last layer.
-
-        Returns:
-            float32 [T, D], or [B, D] with `first_only`.
-        """
+        """Last hidden states, float32 [T, D]; with `first_only` those of each sentence's first token, [B, D],
+        which saves most of the last layer."""
         x = self._embed(batch)
         low = x if self.dtype == torch.float32 else x.to(self.dtype)
         for layer in self._layers[:-1]:
@@ -134,11 +124,8 @@ class _Layer:
 
 
 class Linear:
-    """A linear layer, with weights packed by oneDNN if this torch has that.
-
-    Args:
-        activation: What comes after it, one of `ACTIVATIONS`; oneDNN computes it before it rounds results.
-    """
+    """A linear layer and one of `ACTIVATIONS`, if any, with weights packed by oneDNN if this torch has that;
+    oneDNN computes the activation before it rounds results."""
 
     def __init__(
         self, parts: Mapping[str, torch.Tensor], dtype: torch.dtype, activation: str | None = None

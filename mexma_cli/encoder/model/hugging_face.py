@@ -32,15 +32,12 @@ _OF_RESULTS |= {"num_labels", "id2label", "label2id"}  # of a number, names woul
 
 
 def config_of(content: Mapping[str, Any], folder: str = "") -> PreTrainedConfig:
-    """Transformers' object of a config.json's `content`: of what it knows for this family, and nothing else.
+    """Transformers' object of a config.json's `content`, from a folder: of what it knows for this family, and
+    nothing else.
 
     Other keys would be read, too, and some make it fetch code and run it: an attention or experts by their
-    name on the hub, a quantiser, another config.json.
-
-    Older names of keys count: an object of all keys, from which nothing is built, has what they stand for.
-
-    Args:
-        folder: Where it is from.
+    name on the hub, a quantiser, another config.json. Older names of keys count: an object of all keys, from
+    which nothing is built, has what they stand for.
     """
     kind = CONFIG_MAPPING[content["model_type"]]
     read = kind.from_dict({name: value for name, value in content.items() if name not in _OF_RESULTS})
@@ -56,16 +53,9 @@ def build_model(
     kinds: Mapping[Any, Any] = MODEL_MAPPING,
     **arguments: Any,
 ) -> tuple[PreTrainedModel, LoadingReport]:
-    """The model of a config.json's `content` with these weights.
-
-    Args:
-        dtype: To cast the weights to.
-        kinds: The model's class by that of its config.
-        arguments: Of that class.
-
-    Raises:
-        ValueError: The model would be much larger than the weights are; or what transformers raises.
-    """
+    """The model of a config.json's `content` with these weights, cast to a type; `kinds` has the model's
+    class by that of its config, and `arguments` are that class's. A ValueError says that the model would be
+    much larger than the weights are; transformers raises others."""
     config = config_of(content)
     kind = kinds[type(config)]
     if kinds is MODEL_MAPPING:  # of two-sided models, T5's and NLLB's, the encoder alone
@@ -84,13 +74,8 @@ def build_model(
 
 
 def _check_size(config: PreTrainedConfig, stored: int) -> None:
-    """Refuse sizes that are not those of the weights before they take memory.
-
-    Transformers makes room for all that config.json describes; what the weights lack of it is reported later.
-
-    Args:
-        stored: How many numbers there are.
-    """
+    """Refuse sizes that are not those of the weights, so many numbers, before they take memory: transformers
+    makes room for all that config.json describes. What the weights lack of it is reported later."""
 
     def size(*names: str) -> int:
         found = (getattr(config, name, None) for name in names)

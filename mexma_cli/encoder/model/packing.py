@@ -91,11 +91,8 @@ def pack(
 
 
 def by_token_budget(lengths: Sequence[int] | np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Cut sentences into batches of at most `budget` tokens, longest first.
-
-    Yields:
-        int64 arrays of rows; every row is in exactly one. A sentence above the budget stands alone.
-    """
+    """Cut sentences into batches of at most `budget` tokens, longest first: int64 arrays of rows, each in
+    exactly one. A sentence above the budget stands alone."""
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")
     start, tokens = 0, 0

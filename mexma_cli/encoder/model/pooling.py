@@ -60,11 +60,8 @@ def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Te
 
 
 def check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
-    """Refuse a Dense module of the encoder `name` that does not take the vectors that come to it.
-
-    Args:
-        width: Of the transformer's hidden states.
-    """
+    """Refuse a Dense module of the encoder `name` that does not take the vectors that come to it, from hidden
+    states of this width on."""
     for module in modules:
         if isinstance(module, Dense):
             if module.linear.in_features != width:

@@ -137,11 +137,8 @@ class StoredModel:
 
 
 class Transformer(Weights):
-    """A transformer: either transformers' model, or stored weights from which that model is built on demand.
-
-    Args:
-        source: The model or the weights. A model attends by packed sentences from now on.
-    """
+    """A transformer: either transformers' model, which attends by packed sentences from now on, or stored
+    weights from which that model is built on demand."""
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
         self._source = source
