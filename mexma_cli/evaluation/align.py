@@ -26,11 +26,8 @@ MEASURES = ("precision", "recall", "f1")
 
 
 def percent(gold: Mapping[str, Iterable[Bead]], found: Mapping[str, Iterable[Bead]]) -> dict[str, float]:
-    """`strict precision` and so on to `lax f1`, in percent, over all documents together.
-
-    Args:
-        gold, found: Alignments of the same documents, by name.
-    """
+    """`strict precision` and so on to `lax f1`, in percent, of gold and found alignments of the same
+    documents by name, over all of them together."""
     counts = [_counts(set(own), set(found[name])) for name, own in gold.items()]
     total = [sum(column) for column in zip(*counts, strict=True)]
     scores = {}

@@ -119,14 +119,12 @@ class AlignedFolder:
 
 
 def aligned_folder(folder: Path, split: str) -> AlignedFolder:
-    """The line-aligned files of a folder: FLORES-200, NTREX-128 or plain ones.
+    """The line-aligned files of a folder: FLORES-200, NTREX-128 or plain ones. A folder that has none is
+    refused.
 
     Looked for are `<split>/<code>.<split>` and `<split>/<code>.txt` here and in flores200_dataset/; if the
     folder is the split's own, `<code>.<split>`; `newstest2019-{src,ref}.<code>.txt` here and in NTREX-128/;
     `<code>.txt`. The first of these that is there is taken.
-
-    Raises:
-        MexmaError: None of these is there.
     """
     if not folder.is_dir():
         raise MexmaError(f"{folder} is no folder" if folder.exists() else f"{folder}: no such folder")
@@ -170,15 +168,10 @@ def _known(code: str) -> str | None:
 
 
 def language_list(text: str) -> dict[str, int | None]:
-    """The codes that `--langs` means: a published list (81, 90, o, d), a file of codes, or codes.
+    """The codes that `--langs` means, a published list (81, 90, o, d), a file of codes, or codes: each once,
+    in order, with its line if it is from a file. Refused: an unknown code, and none.
 
     In a file codes stand on lines of their own or between spaces or commas; `#` begins a comment.
-
-    Returns:
-        Each code once, in order, with its line if it is from a file.
-
-    Raises:
-        MexmaError: An unknown code, with the file's line; or there is none.
     """
     if text in PUBLISHED_LISTS:
         return dict.fromkeys(_published_list(text))
@@ -258,14 +251,9 @@ class AlignedTexts:
 
 
 def read_texts(folder: Path, split: str, languages: str | None, target: str) -> AlignedTexts:
-    """Read and check all that is to be measured, before anything is embedded.
-
-    Args:
-        languages: See `language_list`; None: all that are there.
-
-    Raises:
-        MexmaError: Nothing is there, languages are missing, or files differ in length.
-    """
+    """Read and check all that is to be measured, before anything is embedded, in the languages of a
+    `language_list`; None: in all that are there. Refused: missing languages, and files that differ in
+    length."""
     there = aligned_folder(folder, split)
     target, target_path = there.one(target)
     files = {code: path for code, path in there.choose(languages).items() if code != target}

@@ -88,16 +88,8 @@ def evaluate(
     texts: Mapping[str, Sequence[str]],
     on_language: Callable[[], object],
 ) -> Result:
-    """Mean entropies of every language, and their means over languages.
-
-    Args:
-        languages: As they were asked for.
-        texts: Their sentences, by code.
-        on_language: Called after every language.
-
-    Raises:
-        MexmaError: No sentence has a token.
-    """
+    """Mean entropies of every language, as it was asked for, from the sentences by code, and their means over
+    languages; refused if no sentence has a token. `on_language` is called after every language."""
     rows: list[dict[str, Any]] = []
     for language, lines in texts.items():
         found = mean_entropies(attention_rows(encoder, lines))

@@ -190,11 +190,8 @@ def _opposites() -> _Patterns[str]:
 
 
 class _Patterns(Generic[Kept]):
-    """Patterns for whole words in any case. In a line, only those are tried whose first word the line has.
-
-    Args:
-        entries: The words, a pattern that matches nothing else, and what is kept with it.
-    """
+    """Patterns for whole words in any case: entries are the words, a pattern that matches nothing else, and
+    what is kept with it. In a line, only those are tried whose first word the line has."""
 
     def __init__(self, entries: Iterable[tuple[str, str, Kept]]) -> None:
         self._by_word: dict[str, list[int]] = defaultdict(list)
@@ -377,14 +374,8 @@ def augmented_names(text: Path) -> tuple[str, str]:
 
 
 def find_augmented(data: AlignedTexts, folder: Path | None) -> Augmented:
-    """Read the hard negatives of a target.
-
-    Args:
-        folder: Where they are; None: <split>_augmented/ or the data's own folder.
-
-    Raises:
-        MexmaError: They are not there, not in the published form, or of another text.
-    """
+    """Read the hard negatives of a target, in a folder; None: in <split>_augmented/ or the data's own folder.
+    Refused: files that are missing, not in the published form, or of another text."""
     text = data.source.files[data.target]
     text_name, kinds_name = augmented_names(text)
     here, beside = data.source.folder, f"{data.source.split}_augmented"

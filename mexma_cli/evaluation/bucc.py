@@ -119,13 +119,9 @@ tunes on training and applies to test; the organisers' gold list for test is not
 
 
 def weighted_f1(truth: np.ndarray, found: np.ndarray) -> float:
-    """F1 of each class that is in `truth`, weighted by how often it is there; a fraction.
-
-    As scikit-learn's f1_score(average="weighted"), which is what MTEB computes for bitext mining.
-
-    Args:
-        truth, found: int [n], n at least 1.
-    """
+    """F1 of each class that is in `truth`, int [n] as `found`, n at least 1, weighted by how often it is
+    there; a fraction. As scikit-learn's f1_score(average="weighted"), which is what MTEB computes for bitext
+    mining."""
     classes, place, support = np.unique(truth, return_inverse=True, return_counts=True)
     right = np.bincount(place, truth == found, minlength=len(classes))
     where = np.searchsorted(classes, found)
@@ -256,14 +252,10 @@ def evaluate(
     settings: ScoreSettings = ScoreSettings(),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """F1 of every mining set, and the means. Those of `cosine f1` and `tuned f1` are over training splits
-    where there are some, as in the papers; that of `held-out f1` is over all sets that a threshold of another
-    split was applied to, and is called `test f1` if these are test splits only.
-
-    Args:
-        folders: As they were named.
-        on_progress: As for `knn`.
-    """
+    """F1 of every mining set, and the means; `on_progress` as for `knn`. Those of `cosine f1` and `tuned f1`
+    are over training splits where there are some, as in the papers; that of `held-out f1` is over all sets
+    that a threshold of another split was applied to, and is called `test f1` if these are test splits
+    only."""
     rows = measure(sets, embed, settings, on_progress)
     main = [row for row in rows if row["split"] == "training"] or rows
     applied = [row for row in rows if row["held-out f1"] is not None]

@@ -65,17 +65,12 @@ def _two_words(line: str) -> list[str]:
 def code_switched(
     source: Sequence[str], target: Sequence[str], dictionary: Dictionary, settings: Switching
 ) -> Switched:
-    """Replace words of sentences by translations, drawn among those that the dictionary has.
+    """Replace words of sentences by translations, drawn among those that the dictionary has; line n of the
+    source is the translation of line n of the target. Refused if no sentence has a word of the dictionary.
 
     The paper says no rate; its examples swap a sixth to four sevenths of the words. Each known word is
     replaced with probability `settings.rate`, and one at random where none was. A sentence's replacements
     depend on the seed, its row and itself only. Sentences that either side has twice count once, the first.
-
-    Args:
-        source, target: Line n of one is the translation of line n of the other.
-
-    Raises:
-        MexmaError: No sentence has a word of the dictionary.
     """
     usable, seen_source, seen_target = [], set(), set()
     for row, (sentence, translation) in enumerate(zip(source, target, strict=True)):
@@ -107,15 +102,9 @@ def code_switched(
 def write_code_switched(
     texts: tuple[Path, Path], dictionary: Path, output: Path, code: str, settings: Switching
 ) -> None:
-    """Make a code-switched set of two files, and write it under the names that `output_paths` says.
-
-    Args:
-        texts: Line n of the first, in the language of `code`, is the translation of line n of the second.
-        output: A folder; it is made.
-
-    Raises:
-        MexmaError: The texts differ in length.
-    """
+    """Make a code-switched set of two files, and write it into a folder under the names that `output_paths`
+    says. Line n of the first, in the language of `code`, is the translation of line n of the second; other
+    lengths are refused."""
     words = read_dictionary(dictionary)
     english = read_sentences(texts[1])
     other = read_aligned(*texts, len(english))

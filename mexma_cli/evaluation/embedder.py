@@ -66,15 +66,9 @@ class Embedder:
     def __call__(
         self, sentences: Sequence[str], language: str | None = None, key_parts: Sequence[str] = ()
     ) -> np.ndarray:
-        """The sentences' vectors, float32 [N, dim].
-
-        Args:
-            language: Of the sentences, in any spelling; None: it is not known.
-            key_parts: What else the vectors depend on.
-
-        Raises:
-            MexmaError: The encoder has to know the language, and it is not known or has no token.
-        """
+        """The sentences' vectors, float32 [N, dim]; `key_parts` is what else they depend on. The language is
+        in any spelling, None if it is not known; an encoder that has to know it, or has no token for it,
+        refuses."""
         if self.encoder.takes_language:
             self.encoder.set_language(language and languages.resolve(language))
             key_parts = (*key_parts, self.encoder.language or "")

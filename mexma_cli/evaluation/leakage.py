@@ -93,11 +93,8 @@ def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def published_as(languages: Collection[str], switched: bool) -> str | None:
-    """The benchmark of published.tsv. Of code-switched sets it has means of all the paper's languages only.
-
-    Args:
-        switched: Whether `mexma eval codeswitch` made the sets.
-    """
+    """The benchmark of published.tsv, for sets that `mexma eval codeswitch` made (`switched`) or others. Of
+    code-switched sets it has means of all the paper's languages only."""
     if not switched:
         return "leakage"
     return "leakage-codeswitch" if set(languages) == SWITCHED else None
@@ -110,14 +107,8 @@ def _is_sts17(names: Sequence[str]) -> bool:
 
 
 def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Clouds of directions in the plane in which, taken together, they spread most (PCA of unit vectors).
-
-    Args:
-        clouds: float32 [N, dim] each.
-
-    Returns:
-        float64 [N, 2] each.
-    """
+    """Clouds of directions, float32 [N, dim] each, in the plane in which, taken together, they spread most
+    (PCA of unit vectors), float64 [N, 2] each."""
     unit = [cloud / np.linalg.norm(cloud, axis=1, keepdims=True).clip(1e-12) for cloud in clouds]
     everything = np.concatenate(unit).astype(np.float64)
     centre = everything.mean(axis=0)
@@ -141,11 +132,7 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
 
 def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder, before: str) -> dict[str, Clouds]:
     """For `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the tokens
-    of the first TOKENS_OF pairs (DAP, Figure 1).
-
-    Args:
-        before: What stands before the languages in the titles.
-    """
+    of the first TOKENS_OF pairs (DAP, Figure 1). `before` stands before the languages in the titles."""
 
     def tokens(sentences: Sequence[str], _: str | None = None) -> np.ndarray:
         cut = embed.encoder.truncated  # counted with the sentences
@@ -176,12 +163,8 @@ Clouds = Mapping[tuple[str, str], np.ndarray]
 
 
 def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
-    """Draw the clouds of each language, a panel a language.
-
-    Args:
-        path: .png, .svg or .pdf; written whole.
-        panels: By language.
-    """
+    """Draw the clouds of each language, a panel a language, into a .png, .svg or .pdf that is written
+    whole."""
     columns = min(2, len(panels))
     lines = math.ceil(len(panels) / columns)
     figure = new_figure(max(4.4, 3.3 * columns), (4.2 if columns == 1 else 3.2) * lines + 0.9)

@@ -90,16 +90,9 @@ def evaluate(
     asked: str,
     on_task: Callable[[str], object],
 ) -> Result:
-    """Run tasks. One without data is left out with a warning, and so are the means that it is part of.
-
-    Args:
-        chosen: What `asked` means, and what `tasks` are.
-        asked: As --tasks has it.
-        on_task: Called before every task with its name.
-
-    Raises:
-        MexmaError: No task has data.
-    """
+    """Run tasks, as --tasks has `asked` for them and means `chosen`; `on_task` is called before every task
+    with its name. One without data is left out with a warning, and so are the means that it is part of;
+    refused if none has any."""
     cache = encoder.embed.folder
     rows: list[dict[str, Any]] = []
     failed: MexmaError | None = None
@@ -136,14 +129,8 @@ def _means(chosen: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> list[dict[str, Any]]:
-    """Run one task: a row for each split and subset, in percent.
-
-    Args:
-        results: Folder where mteb keeps its results and finds them again; None: nowhere.
-
-    Raises:
-        MexmaError: Its data cannot be loaded.
-    """
+    """Run one task: a row for each split and subset, in percent; refused if its data cannot be loaded. mteb
+    keeps its `results` in a folder and finds them again; None: nowhere."""
     name = task.metadata.name
     kept = ResultCache(results) if results is not None else None
     with warnings.catch_warnings():

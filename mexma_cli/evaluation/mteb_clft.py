@@ -77,11 +77,8 @@ COMMITS = {
 
 
 def task_of(full: str) -> AbsTask:
-    """A task of the table, by mteb's English name and the language's code: `CLFT-SummEval-es`.
-
-    Raises:
-        KeyError: There is none.
-    """
+    """A task of the table, by mteb's English name and the language's code, `CLFT-SummEval-es`; a KeyError
+    says that there is none."""
     name, _, code = full.removeprefix(PREFIX).rpartition("-")
     if name not in TASKS or code not in LANGUAGES:
         raise KeyError(f"{full!r} not found")

@@ -52,11 +52,8 @@ class PoolingData:
 
 
 def read_data(aligned: AlignedTexts | None, sts: Sequence[Path], senteval: Path | None) -> PoolingData:
-    """Read all that is to be measured; xsim++'s files where they are beside those of xsim.
-
-    Args:
-        senteval: Folder of SentEval's files.
-    """
+    """Read all that is to be measured, with SentEval's files in a folder; xsim++'s files where they are
+    beside those of xsim."""
     hard = None
     if aligned:
         try:

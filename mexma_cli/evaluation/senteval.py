@@ -109,14 +109,9 @@ def read_tasks(folders: Sequence[Path], kfold: int) -> dict[str, dict[str, Examp
 
 
 def read_task(task: str, folders: Sequence[Path]) -> dict[str, Examples]:
-    """The splits of a task that the folders have; `all` for a task that is validated by folds alone.
-
-    Returns:
-        Nothing where there is no file of this task.
-
-    Raises:
-        MexmaError: A damaged line (file and line), a split without examples or with one class.
-    """
+    """The splits of a task that the folders have, none where there is no file of it; `all` for a task that is
+    validated by folds alone. Refused: a damaged line (file and line), a split without examples or with one
+    class."""
     found = {}
     for split in SPLITS.get(task, ("all",)):
         for folder in folders:
@@ -218,11 +213,8 @@ class Protocol:
 
 
 def protocol(task: str, splits: Collection[str], kfold: int) -> Protocol:
-    """SentEval's protocol for a task, or the nearest one that needs no more than these splits.
-
-    Args:
-        splits: `all`, or of `train`, `dev`, `test`: at least the first of them.
-    """
+    """SentEval's protocol for a task, or the nearest one that needs no more than these splits: `all`, or of
+    `train`, `dev`, `test` at least the first."""
     if "test" in splits and "dev" in splits:
         return Protocol("dev, then test", task == "SST2", len(PENALTIES) + 1)
     if "test" in splits or "dev" in splits:
@@ -337,14 +329,9 @@ def evaluate(
     encoder: dict[str, Any],
     on_fit: Callable[[str], object],
 ) -> Result:
-    """The accuracy of every task. Scores are of the tasks that are whole and validated as published, with
-    their mean where these are all; else the mean of what is there.
-
-    Args:
-        tasks: By name, the features of their splits.
-        folders: As they were named.
-        on_fit: Called after every regression, with the task.
-    """
+    """The accuracy of every task, by the features of its splits. Scores are of the tasks that are whole and
+    validated as published, with their mean where these are all; else the mean of what is there. `folders` are
+    as they were named; `on_fit` is called after every regression, with the task."""
     rows: list[dict[str, Any]] = []
     for task, splits in tasks.items():
         steps = protocol(task, splits, kfold)

@@ -252,11 +252,7 @@ def means_of_known(*columns: Sequence[float | None]) -> tuple[float, ...] | None
 
 
 def evaluate(sets: Sequence[ScoredPairs], paths: Sequence[Path], embed: Embedder) -> Result:
-    """Correlations of all sets, and their means over the sets.
-
-    Args:
-        paths: As they were named.
-    """
+    """Correlations of all sets, in files as they were named, and their means over the sets."""
     rows = [row for pairs in sets for row in correlations(pairs, embed)]
     whole = [row for row in rows if row["part"] == "all"]
     scores = {}

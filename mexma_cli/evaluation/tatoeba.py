@@ -51,14 +51,12 @@ class AlignedPair:
 
 
 def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair]:
-    """LASER's Tatoeba files.
+    """LASER's Tatoeba files. Refused: no such files, a language that is not there, and sides of different
+    length.
 
     Args:
         languages: 14, 28 or 36, of which those are taken that are there; or codes with commas between them;
             None: all in the folder.
-
-    Raises:
-        MexmaError: No such files, a language that is not there, or sides of different length.
     """
     pattern = re.compile(r"tatoeba\.([a-z_A-Z]+)-eng\.\1")
     require_folder(folder, f"needed: {HINT}")
@@ -115,11 +113,8 @@ DIRECTIONS = ("xx->eng", "eng->xx")
 
 
 def precision_at_1(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Percent of rows whose nearest row of the other side by cosine is their own: from x to y, from y to x.
-
-    Args:
-        x, y: [N, d], row i of the one is the translation of row i of the other.
-    """
+    """Percent of rows of x and y, [N, d], of which row i of the one is the translation of row i of the other,
+    whose nearest row of the other side by cosine is their own: from x to y, from y to x."""
     found = knn(x, y, 1)
     own = np.arange(len(x))
     return (

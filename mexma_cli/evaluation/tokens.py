@@ -149,14 +149,8 @@ class Nearest:
 
 
 def find_nearest(encoder: SentenceEncoder, data: AlignedTexts, on_language: Callable[[], object]) -> Nearest:
-    """Look for the tokens nearest to those of the target, in it and in all languages.
-
-    Args:
-        on_language: Called after every language.
-
-    Raises:
-        MexmaError: The first sentences of the target have no token.
-    """
+    """Look for the tokens nearest to those of the target, in it and in all languages; `on_language` is called
+    after every one. Refused if the first sentences of the target have no token."""
     nearest = Nearest(pick_queries(encoder, data.lines), 0)
     if not len(nearest.queries.lines):
         path = data.source.files[data.target]
@@ -179,11 +173,8 @@ def tokens_result(encoder: SentenceEncoder, data: AlignedTexts, nearest: Nearest
 
 
 def draw_nearest(path: Path, encoder: SentenceEncoder, data: AlignedTexts, nearest: Nearest) -> None:
-    """Draw the first DRAWN queries, and the tokens nearest to each, in their sentences (Figures 2 to 6).
-
-    Args:
-        path: .png, .svg or .pdf; written whole.
-    """
+    """Draw the first DRAWN queries, and the tokens nearest to each, in their sentences (Figures 2 to 6), into
+    a .png, .svg or .pdf that is written whole."""
     texts = {data.target: data.lines, **data.texts}
     count = min(DRAWN, len(nearest.queries.lines))
     figure = new_figure(11.0, 0.6 + 0.27 * (NEAREST_DRAWN + 2) * count)

@@ -89,14 +89,9 @@ def find(folder: Path, names: tuple[str, ...]) -> Path:
 
 
 def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
-    """The pairs of a file by language, as the file names it (`en` where it names none).
-
-    Returns:
-        Pairs by language, and how many are left out because people did not agree on a class (`-`).
-
-    Raises:
-        MexmaError: Not such a file, or a line that is not as the others; with its number.
-    """
+    """The pairs of a file by language, as the file names it (`en` where it names none), and how many are left
+    out because people did not agree on a class (`-`). Refused, with its number: a line that is not as the
+    others."""
     lines = filled_lines(path)
     split: Callable[[str], _Pair] = _from_json
     if ".jsonl" not in path.name:
@@ -315,12 +310,8 @@ def evaluate(
     precision: str,
     on_step: OnStep = lambda pairs, loss: None,
 ) -> Result:
-    """Fine-tune the encoder, which changes it, and test it: accuracy by language, and the mean of these.
-
-    Args:
-        encoder: With weights in float32.
-        precision: Of the products: float32, bfloat16 or float16.
-    """
+    """Fine-tune the encoder, whose weights are float32 and which this changes, and test it: accuracy by
+    language, and the mean of these. Products are of the `precision` float32, bfloat16 or float16."""
     described = describe(encoder) | {"precision": precision}
     rows = measure(encoder, data, settings, precision, on_step)
     scores = {"accuracy": sum(row["accuracy"] for row in rows) / len(rows)}

@@ -153,15 +153,10 @@ def dev_scorer(
     """A function that scores an encoder: xsim error in percent (ratio margin, k 4) by language, and the mean.
     None, with a warning, if a file of an `optional` dev set is not there.
 
-    As `mexma eval xsim` counts it: lines that are empty on either side take no part, and finding another line
-    with the same translation is no error.
-
-    Args:
-        dev: The recipe's dev set; its files are read now, so that a missing one is noticed before training.
-        resolve: From a path of the recipe to a file.
-
-    Raises:
-        MexmaError: A file is missing, has not as many lines as its translation, or none that both fill.
+    The recipe's dev set is read now, so that a missing file is noticed before training; `resolve` leads from
+    a path of the recipe to a file. As `mexma eval xsim` counts it, lines that are empty on either side take
+    no part, and finding another line with the same translation is no error. Refused: a missing file, one with
+    other lines than its translation, and none that both fill.
     """
     texts = {}
     for language in dev.languages:

@@ -35,18 +35,13 @@ def merge_stores(
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> EmbeddingStore:
     """Make one store of several, whole or not at all: the parts of one text in the order of its lines, other
-    stores as they are given. They stay as they are.
+    stores as they are given. They stay as they are; with `overwrite`, a store that is there, or was begun
+    there, is replaced.
 
     Their shards are checked, and not rewritten: files get a second name where the system allows that, else
-    they are copied. After a killed run it starts anew.
-
-    Args:
-        overwrite: Replace a store that is there, and one that was begun there.
-
-    Raises:
-        MexmaError: The stores were made with different settings; a part is missing, given twice, or of
-            another text; the output is one of them, is there, or unfinished; another process writes there; a
-            file is damaged, a store was made anew meanwhile, or the disk is full.
+    they are copied. After a killed run it starts anew. Refused: stores of different settings; a part that is
+    missing, given twice, or of another text; an output that is one of them, is there, or unfinished; another
+    process that writes there; a damaged file, a store that was made anew meanwhile, a full disk.
     """
     output = Path(output)
     _check_settings(stores)

@@ -118,19 +118,14 @@ def score(
     probability: bool = False,
     on_progress: Progress | None = None,
 ) -> Scored:
-    """Score row n of the source against row n of the target.
+    """Score row n of the source against row n of the target. Refused: other numbers of rows, and stores of
+    different encoders or dimensions.
 
-    A row's neighbourhood is its k nearest sentences on the background's other side, where each different
-    sentence counts once, as in `mine`. A pair is scored by its own rows even if its sentences occur in other
-    lines, too (LASER's score mode then takes the vectors of wrong rows).
-
-    Args:
-        source, target: as many rows on either side.
-        background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
-        probability: Find probabilities, too; as where the settings name a classifier; not with a background.
-
-    Raises:
-        MexmaError: other numbers of rows, or stores of different encoders or dimensions.
+    A row's neighbourhood is its k nearest sentences on the other side of the `background`, by default the
+    bitext itself, where each different sentence counts once, as in `mine`. A pair is scored by its own rows
+    even if its sentences occur in other lines, too (LASER's score mode then takes the vectors of wrong rows).
+    Without a background, probabilities are found, too, if they are asked for or the settings name a
+    classifier.
     """
     probability = probability or settings.classifier is not None
     if source.rows != target.rows:

@@ -77,14 +77,8 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
-    """Write `state` under `folder` and drop all but the last `keep` checkpoints.
-
-    Args:
-        best: Keep it as `best/` as well, in place of the one before; its files are hard links.
-
-    Raises:
-        MexmaError: The disk is full; the checkpoints that were there stay.
-    """
+    """Write `state` under `folder` and drop all but the last `keep` checkpoints, which stay if the disk is
+    full. The `best` is kept as `best/` as well, in place of the one before; its files are hard links."""
     final = path_of(folder, state.step)
     try:
         files.make_folder(folder)

@@ -83,11 +83,7 @@ class StoredPairs:
         return self._read(pair, places + self._first_held[pair])
 
     def _read(self, pair: np.ndarray, places: np.ndarray) -> VectorPairs:
-        """Pairs by the number of their stores and their place in the order of these.
-
-        Args:
-            pair, places: int64 [B].
-        """
+        """Pairs by the number of their stores and their place in the order of these, int64 [B] both."""
         vectors = np.empty((2, len(pair), self.dim), dtype=np.float32)
         codes = np.empty((2, len(pair)), dtype=np.int64)
         for index in np.unique(pair):
@@ -103,16 +99,8 @@ _LOWER_RATE = "start anew (--set run=FOLDER) with a lower trainer.learning_rate"
 
 
 class DecomposerTraining:
-    """One run. Everything in step n comes from the seed and n, so a resumed run is the run that would be.
-
-    Args:
-        objective: Is moved to the device.
-        settings: The recipe's `trainer` section.
-        checkpoints: Folder for them.
-
-    Raises:
-        MexmaError: There are fewer pairs than one step takes.
-    """
+    """One run. Everything in step n comes from the seed and n, so a resumed run is the run that would be. The
+    objective is moved to the device; fewer pairs than one step takes are refused."""
 
     def __init__(
         self,
@@ -158,18 +146,13 @@ class DecomposerTraining:
         on_epoch: Callable[[dict[str, Any]], object] = lambda record: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Train to the end; the best state is then in `checkpoints`/best.
+        """Train to the end, and return whether it was reached; the best state is then in `checkpoints`/best.
+        A loss that is not a number any more is refused.
 
         Args:
             log: Takes a record every `log_every` epochs.
             on_epoch: Gets every epoch's record.
             stopped: Asked after every step; on True a checkpoint is written and the loop left.
-
-        Returns:
-            Whether the end was reached.
-
-        Raises:
-            MexmaError: A loss is not a number any more.
         """
         settings = self.settings
         while not self.over:

@@ -41,14 +41,8 @@ PATIENCE = timedelta(days=30)
 
 
 def meet(backend: str = "gloo") -> dist.Store:
-    """Find the other processes by torchrun's environment, and make torch's default group of all.
-
-    Returns:
-        What is kept under names for all of them.
-
-    Raises:
-        MexmaError: Some did not come, or cannot be reached.
-    """
+    """Find the other processes by torchrun's environment, and make torch's default group of all; returns what
+    is kept under names for all of them. Refused if some did not come, or cannot be reached."""
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=MEETING))
         # torchrun's store outlives processes that it starts again: the dead ones' addresses are in it.
@@ -182,16 +176,9 @@ def _lost(error: Exception) -> MexmaError | None:
 
 
 class Shared:
-    """An objective on its device, shared by the processes.
-
-    The parameters that are not trained have `requires_grad` off already.
-
-    Args:
-        sharded: Each process holds a part of every weight, its gradient and the optimiser's state.
-
-    Attributes:
-        model: What is called in place of the objective.
-    """
+    """An objective on its device, shared by the processes: `model` is what is called in its place. If
+    `sharded`, each process holds a part of every weight, its gradient and the optimiser's state. The
+    parameters that are not trained have `requires_grad` off already."""
 
     def __init__(
         self, objective: Objective, processes: Processes, device: torch.device, sharded: bool
@@ -257,11 +244,9 @@ def save_activations(objective: Objective) -> None:
 
 
 def whole(tree: Any, kept: bool = True) -> Any:
-    """A state dict with whole tensors, on the host, in place of parts; every process has to ask for it.
-
-    Args:
-        kept: False in a process that only helps: eight copies of all states may be more than the host has.
-    """
+    """A state dict with whole tensors, on the host, in place of parts; every process has to ask for it. What
+    is not `kept` is of a process that only helps: eight copies of all states may be more than the host
+    has."""
     if isinstance(tree, dict):
         return {key: whole(value, kept) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -40,19 +40,14 @@ _SECONDS = 0.5  # between two looks at whether the launcher is alive
 def launch(
     arguments: Sequence[str], processes: int, restarts: int, hint: str, most_threads: int | None = None
 ) -> int:
-    """Run `mexma ARGUMENTS` in several processes that work together, and wait for them.
+    """Run `mexma ARGUMENTS` in several processes that work together, and wait for them. Returns 0, or 128 and
+    the signal's number after SIGTERM or Ctrl-C; refused, with a hint, if a process failed or was killed, and
+    no restart is left.
 
     Args:
         processes: A GPU each, or a share of the processor's cores.
         restarts: So often all of them are started again after one has died.
-        hint: What to do after one has failed.
         most_threads: Of a process, where its share of the cores is larger.
-
-    Returns:
-        The exit code: 0, or 128 and the signal's number after SIGTERM or Ctrl-C.
-
-    Raises:
-        MexmaError: A process failed or was killed, and no restart is left.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

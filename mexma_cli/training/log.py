@@ -39,13 +39,8 @@ def read_record(line: bytes) -> dict[str, Any] | None:
 
 
 class TrainingLog:
-    """Appends records to a JSONL file, each on the disk before a checkpoint of its step is.
-
-    Args:
-        path: The file.
-        phase: Written into each record.
-        from_step: Records of this phase above it are from a run that was killed; they are dropped.
-    """
+    """Appends records of a phase to a JSONL file, each on the disk before a checkpoint of its step is.
+    Records of the phase above `from_step` are from a run that was killed; they are dropped."""
 
     def __init__(self, path: Path, phase: str, from_step: int) -> None:
         self.phase = phase
@@ -92,11 +87,8 @@ class Logs:
 
 
 class TensorBoard:
-    """Scalars for `tensorboard --logdir RUN/tensorboard`, a subfolder a phase.
-
-    Args:
-        from_step: Points after it are from a run that was killed, and are hidden.
-    """
+    """Scalars for `tensorboard --logdir RUN/tensorboard`, a subfolder a phase. Points after `from_step` are
+    from a run that was killed, and are hidden."""
 
     def __init__(self, run: Path, phase: str, from_step: int) -> None:
         _needs("tensorboard")

@@ -92,13 +92,8 @@ def _half_bits(size: int) -> int:
 
 
 def _walked(values: np.ndarray, sizes: np.ndarray, bits: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """`permute` of N values, each by a permutation of its own.
-
-    Args:
-        values, sizes: int64 [N].
-        bits: uint64 [N], half the bits of each size.
-        keys: uint64 [ROUNDS, N].
-    """
+    """`permute` of N values, int64 [N] as their sizes, each by a permutation of its own: uint64 [N], half the
+    bits of each size, and keys, uint64 [ROUNDS, N]."""
     out, limits = values.astype(np.uint64), sizes.astype(np.uint64)
     todo = np.arange(len(out))
     while len(todo):  # what left its range walks on until it is back: a quarter of it or more is inside
@@ -119,15 +114,8 @@ def _feistel(values: np.ndarray, keys: np.ndarray, bits: np.ndarray) -> np.ndarr
 
 
 class SampledPairs:
-    """Positions of a run to pairs.
-
-    Args:
-        stores: Prepared corpora with pairs.
-        sampler: Over these stores, in this order.
-
-    Attributes:
-        source_languages: Codes of the stores' source languages, in the order of the alphabet.
-    """
+    """Positions of a run to pairs of prepared corpora, by a sampler over these in their order.
+    `source_languages` are their codes, in the order of the alphabet."""
 
     def __init__(self, stores: Sequence[TokenisedPairs], sampler: Sampler) -> None:
         self._stores, self._sampler = stores, sampler
@@ -182,11 +170,8 @@ class Batches:
         self._ahead: tuple[int, Future[PairViews]] | None = None
 
     def at(self, start: int, following: int | None = None) -> PairViews:
-        """The micro-batch that begins at a position.
-
-        Args:
-            following: Where the one begins that will be asked for next, to be made meanwhile.
-        """
+        """The micro-batch that begins at a position; `following` is where the one begins that will be asked
+        for next, to be made meanwhile."""
         ahead, self._ahead = self._ahead, None
         views = ahead[1].result() if ahead and ahead[0] == start else self._made(start)
         if following is not None:

@@ -108,19 +108,14 @@ class Trainer:
         on_step: Callable[[dict[str, Any]], object] = lambda record: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Train up to the last step.
+        """Train up to the last step, and return whether it was reached. A loss or a gradient that is not a
+        number any more is refused.
 
         Args:
             log: Takes a record every `log_every` steps and with every dev score.
             on_step: Gets every step's record, for a live line.
-            stopped: Asked after every step; on True in any process a checkpoint is written and the loop
-                left by all. A process that trains alone gives up a step that takes longer than `PATIENCE`.
-
-        Returns:
-            Whether the last step was reached.
-
-        Raises:
-            MexmaError: The loss or its gradient is not a number any more.
+            stopped: Asked after every step; on True in any process a checkpoint is written and the loop left
+                by all. A process that trains alone gives up a step that takes longer than `PATIENCE`.
         """
         settings = self.settings
         memory = KeptMemory() if self.device.type == "cpu" else None
@@ -160,11 +155,8 @@ class Trainer:
         return self.processes.size == 1 and time.perf_counter() - began > PATIENCE and stopped()
 
     def _one_step(self, given_up: Callable[[], bool]) -> dict[str, Any] | None:
-        """Forward and backward over the accumulated micro-batches, then one step.
-
-        Args:
-            given_up: Asked between them; on True all is as it was before the step, and there is no record.
-        """
+        """Forward and backward over the accumulated micro-batches, then one step. `given_up` is asked between
+        them; on True all is as it was before the step, and there is no record."""
         settings = self.settings
         before = [buffer.clone() for buffer in self.objective.buffers()]
         numbers = np.random.SeedSequence((settings.seed, self.step, self.processes.rank))

@@ -169,15 +169,9 @@ class Inputs:
 
 
 def find_inputs(given: Sequence[str], language: str) -> Inputs:
-    """The files that a user names.
-
-    Args:
-        given: Files, folders (all files in them and below, but hidden ones), globs, or ``-``.
-        language: FLORES-200 code: of a Moses pair in a folder or a glob only this side is read.
-
-    Raises:
-        MexmaError: Nothing is called so, or there is no file to read.
-    """
+    """The files that a user names: files, folders (all files in them and below, but hidden ones), globs, or
+    ``-``. Of a Moses pair in a folder or a glob only the side in the language, a FLORES-200 code, is read.
+    Refused: a name of nothing, and no file to read."""
     found = Inputs([], [])
     for text in given:
         path = Path(text)
