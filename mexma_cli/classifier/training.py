@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import calibrated, logits
 from mexma_cli.classifier.features import FEATURES, columns, spread_of
-from mexma_cli.classifier.model import Classifier, Weights, features_for
+from mexma_cli.classifier.model import Classifier, Weights, bundled, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.words import Embed
 from mexma_cli.errors import MexmaError
@@ -205,7 +205,8 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
         else:
             names = features_for(needs)
             by[needs] = fit(names, [one.features(names) for one in sets], correct)
-    compared = {"bundled": start.by["text"], "trained": by["words"]}
+    usual = "words" if start.fingerprint == bundled().fingerprint else "text"  # as `mexma mine` takes it
+    compared = {"bundled": start.by[usual], "trained": by["words"]}
     f1, calibration = {"margin": 0.0}, dict[str, float]()
     best = [_best(one, one.pairs.candidates.scores) for one in others]
     f1["margin"] = 100 * float(np.mean([cut.f1 for cut, _, _ in best]))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,9 +21,7 @@ def test_training_finds_what_tells_translations() -> None:
     assert chance[correct].mean() > 0.6 and chance.mean() == pytest.approx(0.1, abs=0.01)
 
 
-@pytest.mark.parametrize("count", [300, 700])
-def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int) -> None:
-    """Numbers tell what vectors do not."""
+def _numbered(count: int) -> Parallel:
     random = np.random.default_rng(0)
     own = random.standard_normal((count, 12)).astype(np.float32)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
@@ -32,12 +31,29 @@ def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int) -> None
     def embed(words: Sequence[str]) -> np.ndarray:
         return np.random.default_rng(len(words)).standard_normal((len(words), 12)).astype(np.float32)
 
-    found = train(Parallel((texts[0], texts[1]), (own, other), embed), bundled(), 4)
+    return Parallel((texts[0], texts[1]), (own, other), embed)
+
+
+@pytest.mark.parametrize("count", [300, 700])
+def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int) -> None:
+    """Numbers tell what vectors do not."""
+    found = train(_numbered(count), bundled(), 4)
     f1, error = found.measures.f1, found.measures.calibration
     assert found.pairs + found.held_out == count and f1["trained"] > f1["margin"] + 3
     assert error["trained"] < 20
     same = found.weights.by["text"].features == bundled().by["text"].features
     assert same and found.weights.by["text"] != bundled().by["text"]
+
+
+def test_the_bundled_classifier_is_compared_with_words_where_the_encoder_is_its_own() -> None:
+    text, words = (bundled().by[needs] for needs in ("text", "words"))
+    blind = replace(text, coefficients=(0.0,) * len(text.features))
+    start = replace(bundled(), by={"text": blind, "words": words})
+    own, other = (
+        train(_numbered(120), one, 4).measures.f1["bundled"]
+        for one in (start, replace(start, fingerprint="of another encoder"))
+    )
+    assert own > other + 10
 
 
 def test_a_feature_that_is_the_same_for_every_pair_has_no_weight(caplog: pytest.LogCaptureFixture) -> None:
