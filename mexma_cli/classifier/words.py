@@ -51,17 +51,12 @@ class Words:
     def look_up(self, words: np.ndarray) -> np.ndarray:
         """Vectors of different words, without what all of the text's first ones have in common: float32
         [n, dim], of unit length."""
-        new, known = words[self._places[words] < 0], self._vectors.rows
-        if not known and len(new):
-            self._common = self._embed(self._listed[:_ROWS]).mean(axis=0)
-        dim = max(len(self._common), 1)
+        if not self._vectors.rows and len(words):
+            self._keep(np.arange(min(_ROWS, len(self._listed))))
+        new = words[self._places[words] < 0]
         for part in parts(len(new), _ROWS):
-            vectors = self._embed([self._listed[word] for word in new[part].tolist()]) - self._common
-            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-            self._vectors.write(
-                np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0).reshape(-1)
-            )
-        self._places[new] = np.arange(known // dim, known // dim + len(new))
+            self._keep(new[part])
+        dim = max(len(self._common), 1)
         found = self._vectors.array().reshape(-1, dim)[self._places[words]].astype(np.float32)
         if len(self.sample):
             lacking = np.flatnonzero(np.isnan(self.chance[words]))
@@ -69,6 +64,18 @@ class Words:
                 some = lacking[part]
                 self.chance[words[some]] = _chance(found[some], self.sample)
         return found
+
+    def _keep(self, words: np.ndarray) -> None:
+        """Embed words, of which the text's first ones come first: they say what all have in common."""
+        vectors = self._embed([self._listed[word] for word in words.tolist()])
+        if not self._vectors.rows:
+            self._common = vectors.mean(axis=0)
+        centred = vectors - self._common
+        norms = np.linalg.norm(centred, axis=1, keepdims=True)
+        self._places[words] = self._vectors.rows // len(self._common) + np.arange(len(words))
+        self._vectors.write(
+            np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0).reshape(-1)
+        )
 
 
 def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[Words, Words]:
