@@ -47,7 +47,7 @@ CLOCK = {"seconds", "tokens_per_second", "best_seconds", "speed", "date", "time"
 """Keys in JSON that say what a clock says, or what the process took."""
 TIMED = re.compile(
     r"\b\d[\d,.]* (?:tokens|sentences|lines|pairs)/s|\b[\d.]+ (?:s|min|h)\b|\d\d:\d\d:\d\d"
-    r"|(?:last seconds|tokens/s) .*"
+    r"|\b(?:seconds|tokens_per_second) +\d.*|tokens/s .*"
 )
 """The same in tables."""
 OWN = {"units", "logs", "checkpoints", "files.json", "status.json", "cache", "training.json", "text.json"}
@@ -183,8 +183,8 @@ class Side:
         if command.words[0] == "run":  # pairs are named as they end, and jobs end in any order
             found["stdout"] = "\n".join(sorted(found["stdout"].split("\n")))
         found["exit code"] = ended["code"]
-        here = str(self.folder).encode()
-        found = {name: _placed(value, here) for name, value in found.items()}
+        for place in (self.folder, self.checkout):
+            found = {name: _placed(value, str(place).encode()) for name, value in found.items()}
         errors = Path(f"{said}.err").read_text(encoding="utf-8", errors="replace").splitlines()
         return found, ended["code"], ended["seconds"], "\n".join(errors[-6:])
 
@@ -203,7 +203,7 @@ def _stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
 
 
 def _placed(value: Any, folder: bytes) -> Any:
-    """A fact without the name of the side's folder."""
+    """A fact without the name of a folder of the side."""
     if isinstance(value, bytes):
         return value.replace(folder, b".")
     return value.replace(folder.decode(), ".") if isinstance(value, str) else value

@@ -495,7 +495,7 @@ shards/all.emb
         run run/exact.yaml --set mine.threshold=1.1 --pairs spa-eng --set run=run/one
         run run/exact.yaml --status --json
         mine run/run/spa_Latn/spa_Latn.emb run/run/eng_Latn/eng_Latn.emb \
---thresholds run-auto/run/thresholds.json
+-k 3 --margin distance --thresholds run-auto/run/thresholds.json
     """,
     "run-auto": "run run-auto/auto.yaml",
     "run-index": "run run-index/index.yaml",
