@@ -246,10 +246,12 @@ def _marked(folder: Path, final: Path) -> Iterator[None]:
         yield
     finally:
         if not (folder / PROGRESS).is_file():
-            if (folder / KEPT).is_dir():  # or a power cut could leave the entry, and not what it is of
-                with suppress(OSError):
-                    fsync_folder(folder)
-            remove(folder)
+            try:
+                if (folder / KEPT).is_dir():  # or a power cut could leave the entry, and not what it is of
+                    with suppress(OSError):
+                        fsync_folder(folder)
+            finally:  # also after a signal
+                remove(folder)
 
 
 def _not_ours(folder: Path, why: str) -> MexmaError:

@@ -395,6 +395,18 @@ def test_a_signal_while_a_workplace_is_made(tmp_path: Path, monkeypatch: pytest.
     assert not list(tmp_path.iterdir())
 
 
+def test_a_signal_while_a_finished_workplace_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), workplace(tmp_path / "final") as part:
+        (part.parent / "kept").mkdir()
+        monkeypatch.setattr(manifest, "fsync_folder", interrupted)
+    assert not list(tmp_path.iterdir())
+
+
 def test_with_progress_a_workplace_stays_for_the_next_run(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), workplace(tmp_path / "final") as part:
         part.write_text("half")

@@ -195,7 +195,8 @@ ON_NAME(mkdirat, (int x, const char *a, mode_t mode), (x, a, mode), "folder", x,
     int NAME PARAMETERS {                                                         \
         char name[PATH_MAX], other[PATH_MAX];                                     \
         int inside = below(whole(X, a, name));                                    \
-        if (step(whole(Y, b, other), 0) == FAIL) return -1;                       \
+        /* Swapping two names, like removing one, needs no space. */              \
+        if (step(whole(Y, b, other), *(SAID) == 'e' ? -1 : 0) == FAIL) return -1; \
         int ended = REAL(NAME) ARGUMENTS;                                         \
         if (!ended && inside) note(SAID, name, other, 0, NULL, 0);                \
         if (!ended && !inside) note_whole(other);                                 \
