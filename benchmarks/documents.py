@@ -5,9 +5,10 @@
 (DATA: ntrex128/, bible/ and stories/ below it.) Documents are NTREX-128's, chapters and stories; each
 language is paired with English. `whole`: as they are. `torn`: a fifth of the documents is missing on each
 side, and of the others three sentences in ten. `noisy`: torn, and one letter in twenty is another one, as in
-bad scans. Printed are recall and precision of the pairs, and beside them those of two plain ways on the same
-vectors, best pairs first, each document once: BiMax of all pairs (the mean of the sentences' best cosines,
-both ways), and the cosine of the means of the sentences' vectors.
+bad scans. `scattered`: one document in four has a partner. Printed are recall and precision of the pairs that
+are written, and beside them those of two plain ways on the same vectors, best pairs first, each document
+once: BiMax of all pairs (the mean of the sentences' best cosines, both ways), and the cosine of the means of
+the sentences' vectors.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mexma_cli import MexmaError, SentenceEncoder, align
 from mexma_cli.align.documents import coverage, sentence_weights
-from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
-from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import AlignSettings
-from mexma_cli.stages.align.align import Aligner, DocumentInputs, Documents, open_documents
-from mexma_cli.stages.align.files import find_documents
+from mexma_cli.stages.align.align import Aligner, DocumentInputs, open_documents
 
 Rows = list[tuple[str, str]]
 """Documents and sentences."""
@@ -44,11 +43,12 @@ def main() -> None:
     parser.add_argument("--stories", default="fra por swh")
     options = parser.parse_args()
     encoder = SentenceEncoder.load(options.model, dtype="auto")
-    heads = [f"{tear.__name__}: recall, precision | BiMax | means" for tear in (whole, torn, noisy)]
-    print(f"| texts | documents | {' | '.join(heads)} |\n| --- | --- {'| --- ' * 9}|")
+    tears = (whole, torn, noisy, scattered)
+    heads = [f"{tear.__name__}: recall, precision | BiMax | means" for tear in tears]
+    print(f"| texts | documents | {' | '.join(heads)} |\n| --- | --- {'| --- ' * 12}|")
     for name, source, target in texts(options):
         cells = []
-        for tear in (whole, torn, noisy):
+        for tear in tears:
             sides = [tear(side, seed) for seed, side in enumerate((source, target))]
             cells += [
                 f"{100 * recall:.1f}, {100 * precision:.1f}" for recall, precision in measured(encoder, sides)
@@ -104,6 +104,14 @@ def noisy(rows: Rows, seed: int) -> Rows:
     return found
 
 
+def scattered(rows: Rows, seed: int) -> Rows:
+    """Four documents of seven; one of them is on both sides."""
+    names = sorted({name for name, _ in rows})
+    part = np.array_split(np.random.default_rng(7).permutation(len(names)), 7)
+    kept = {names[place] for place in np.concatenate([part[0], *part[1 + 3 * seed : 4 + 3 * seed]])}
+    return [row for row in rows if row[0] in kept]
+
+
 def torn(rows: Rows, seed: int) -> Rows:
     """Four documents of five, and seven sentences of ten in each, one at least."""
     rng = np.random.default_rng(seed)
@@ -124,23 +132,25 @@ def measured(encoder: SentenceEncoder, sides: list[Rows]) -> Iterator[tuple[floa
         columns = [[row[column] for row in side] for column in (1, 0) for side in sides]
         for path, column in zip(paths, columns, strict=True):
             path.write_text("".join(f"{text}\n" for text in column), encoding="utf-8")
+        try:
+            found = align(*paths[:2], encoder=encoder, docs=(paths[2], paths[3]), find_documents=True)
+            pairs = [own.names for own in found.document_pairs()]
+        except MexmaError:
+            pairs = []
         inputs = DocumentInputs(paths[0], paths[1], (paths[2], paths[3]), find=True)
         documents = open_documents(stack, inputs)
         aligner = Aligner(documents, run_encoder(encoder), AlignSettings())
-        try:
-            pairs = find_documents(aligner, lambda done, total: None)
-        except MexmaError:
-            pairs = np.zeros((0, 2), np.int32)
-        yield judged(documents, pairs)
+        names = documents.source.names, documents.target.names
+        yield judged(names, pairs)
         sentences = [aligner.sentences(side, range(count)) for side, count in enumerate(documents.counts)]
         weighted = [[(own, sentence_weights(lengths)) for own, lengths in side] for side in sentences]
         cover = [[coverage(x, y, (a, b)) for y, b in weighted[1]] for x, a in weighted[0]]
-        yield judged(documents, best_first(np.array(cover)))
+        yield judged(names, named(names, best_first(np.array(cover))))
         means = []
         for side in sentences:
             sums = np.stack([vectors.sum(axis=0) for vectors, _ in side])
             means.append(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9))
-        yield judged(documents, best_first(means[0] @ means[1].T))
+        yield judged(names, named(names, best_first(means[0] @ means[1].T)))
 
 
 def best_first(scores: np.ndarray) -> np.ndarray:
@@ -153,11 +163,14 @@ def best_first(scores: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def judged(documents: Documents, pairs: np.ndarray) -> tuple[float, float]:
+def named(names: tuple[list[str], list[str]], pairs: np.ndarray) -> list[tuple[str, str]]:
+    return [(names[0][one], names[1][other]) for one, other in pairs.tolist()]
+
+
+def judged(names: tuple[list[str], list[str]], pairs: list[tuple[str, str]]) -> tuple[float, float]:
     """Recall of the documents that are on both sides, and precision."""
-    source, target = documents.source.names, documents.target.names
-    right = sum(source[one] == target[other] for one, other in pairs.tolist())
-    return right / len(set(source) & set(target)), right / max(len(pairs), 1)
+    right = sum(one == other for one, other in pairs)
+    return right / len(set(names[0]) & set(names[1])), right / max(len(pairs), 1)
 
 
 if __name__ == "__main__":

@@ -302,7 +302,8 @@ def align(
         encoder: As for `mine`; also needed for two stores, since runs of sentences are embedded.
         docs: Two files with the document id of every line.
         document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
-        find_documents: Pair documents by their content instead.
+        find_documents: Pair documents by their content instead; pairs with a mean score below 0.25 are
+            dropped, unless `min_aligned` is given.
         languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         on_progress: Called with sentences done and sentences in all, by each step of the work.
         settings: `max_size`, `threshold`, `min_aligned`, `chunks` and `keep`, as the options of those names.

@@ -51,7 +51,10 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
 )
 @document_pairs_option
 @document_option(
-    "--find-documents", is_flag=True, help="Pair documents by their content, whatever their ids."
+    "--find-documents",
+    is_flag=True,
+    help="Pair documents by their content, whatever their ids. Pairs with a mean score below 0.25 are "
+    "dropped, unless --min-aligned is given.",
 )
 @options_of(AlignSettings)
 @result_option
@@ -165,6 +168,7 @@ def command(
 
 
 def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
+    from mexma_cli.stages.align.align import UNLIKE
     from mexma_cli.stages.align.files import UNALIGNED
 
     kinds = [(count, f"{one}-{other}") for (one, other), count in counts.kinds.most_common() if one and other]
@@ -182,12 +186,16 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
         log.warning("%s", warning)
     if counts.dropped:
         names = {"threshold": "below the threshold", "kind": "not 1-1"}
-        names["documents"] = "of documents of which too little is aligned"
+        names["documents"] = "of documents that are not written"
         reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
         log.info("dropped: %s; written: %s", reasons, counted(counts.written, "alignment"))
     if counts.too_little:
         left, some = counts.pairs - len(counts.too_little), such_as(counts.too_little)
-        log.info("written: %s of %s; of the others too little is aligned%s", f"{left:,}", of, some)
+        if job.inputs.find and job.settings.min_aligned is None:
+            why = f"the others have a mean score below {UNLIKE}{some}; --min-aligned 0 keeps them"
+        else:
+            why = f"of the others too little is aligned{some}"
+        log.info("written: %s of %s; %s", f"{left:,}", of, why)
     if not counts.written:
         log.warning("nothing was aligned")
     if job.unaligned is not None:

@@ -334,6 +334,16 @@ def test_documents_are_found(folders: list[Path], tmp_path: Path) -> None:
     )
 
 
+def test_documents_that_are_found_and_are_no_translations_are_dropped(tmp_path: Path) -> None:
+    write(tmp_path / "s/x.txt", *sides()[0][:9])
+    write(tmp_path / "t/y.txt", *sides()[1][20:29])
+    found = ("align", tmp_path / "s", tmp_path / "t", "--find-documents")
+    done = ok(run(*found))
+    assert not done.stdout and "written: 0 of 1 pair of documents; the others" in done.stderr
+    assert "have a mean score below 0.25, such as x and y; --min-aligned 0 keeps them" in done.stderr
+    assert len(ok(run(*found, "--min-aligned", "0")).stdout.splitlines()) > 3
+
+
 @pytest.mark.parametrize("how", [pytest.param((), marks=pytest.mark.slow), ("--find-documents",)])
 def test_killed_and_run_again_it_gives_the_same_bytes(
     texts: list[Path], tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -61,22 +61,24 @@ class Documents:
     """The documents of both sides.
 
     `pairs` int32 [n, 2] are those that belong together, sorted, and `alone` the names of those of each side
-    that are in no pair; both are empty before pairs are found.
+    that are in no pair; both are empty before pairs are `found` by the documents' content.
     """
 
     source: DocumentSide
     target: DocumentSide
     pairs: np.ndarray
     alone: tuple[list[str], list[str]]
+    found: bool = False
 
     @property
     def counts(self) -> tuple[int, int]:
         """The documents of both sides."""
         return len(self.source.names), len(self.target.names)
 
-    def paired(self, pairs: np.ndarray) -> Documents:
-        """A copy of these documents with other pairs, sorted."""
-        return replace(self, pairs=pairs, alone=unpaired((self.source.names, self.target.names), pairs))
+    def with_found(self, pairs: np.ndarray) -> Documents:
+        """A copy of these documents with pairs that were found, sorted."""
+        alone = unpaired((self.source.names, self.target.names), pairs)
+        return replace(self, pairs=pairs, alone=alone, found=True)
 
 
 def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
@@ -133,7 +135,7 @@ class AlignCounts:
     scarce: list[str]
     """Others, of whose sentences less than `SCARCE` are aligned."""
     too_little: list[str]
-    """Pairs of documents that are dropped by `min_aligned`."""
+    """Pairs of documents that are dropped by `min_aligned`, or that were found and are no translations."""
 
     @property
     def aligned(self) -> int:
@@ -201,15 +203,20 @@ class Aligned:
 
     @cached_property
     def _enough(self) -> np.ndarray:
-        """Which pairs of documents have `min_aligned` of their sentences in alignments above the threshold,
-        bool [pairs]."""
+        """Which pairs of documents are written, bool [pairs]: those with `min_aligned` of their sentences in
+        alignments above the threshold; without it, of documents that were found, those with a mean score of
+        `UNLIKE`."""
         sentences = np.zeros((2, self.span[1] - self.span[0]), np.int64)
+        above = np.zeros(sentences.shape[1])  # the sum of scores - UNLIKE
         for start in range(0, len(self.records), _BLOCK):
             records = self.records[start : start + _BLOCK]
             sizes, of_pair = sizes_of(records), records["pair"] - self.span[0]
-            aligned = (sizes > 0).all(axis=1) & self._above(records)
-            for own, which in zip(sentences, (slice(None), aligned), strict=True):
+            both = (sizes > 0).all(axis=1)
+            np.add.at(above, of_pair[both], records["score"][both].astype(np.float64) - UNLIKE)
+            for own, which in zip(sentences, (slice(None), both & self._above(records)), strict=True):
                 np.add.at(own, of_pair[which], sizes[which].sum(axis=1))
+        if self.settings.min_aligned is None and self.documents.found:
+            return np.asarray((above >= 0) & (sentences[1] > 0))
         return np.asarray(sentences[1] >= (self.settings.min_aligned or 0) * sentences[0])
 
     def _above(self, records: np.ndarray) -> np.ndarray:
@@ -224,7 +231,7 @@ class Aligned:
         found = np.zeros(len(records), np.int8)
         if self.settings.keep != "all":
             found[(sizes_of(records) != 1).any(axis=1)] = 3
-        if self.settings.min_aligned is not None:
+        if not self._enough.all():
             found[~self._enough[records["pair"] - self.span[0]]] = 2
         found[~self._above(records)] = 1
         return found
@@ -328,7 +335,7 @@ class Aligned:
             for side in (0, 1):
                 filled[records["pair"][sizes[:, side] > 0] - first, side] = True
         empty = (~filled).sum(axis=0).tolist()
-        unlike = (aligned >= _ENOUGH) & (scores < UNLIKE * aligned)
+        unlike = (aligned >= _ENOUGH) & (scores < UNLIKE * aligned) & self._enough
         scarce = (joined < SCARCE * (joined + alone)) & filled.all(axis=1) & self._enough & ~unlike
         lists = map(self._named, (unlike, scarce, ~self._enough))
         return AlignCounts(last - first, (empty[0], empty[1]), kinds, +dropped, *lists)

@@ -189,7 +189,7 @@ def aligned(
             if (pairs := journal.pairs()) is None:
                 pairs = find_documents(aligner, tell("finding documents"))
                 journal.keep_pairs(pairs)
-            documents = documents.paired(pairs)
+            documents = documents.with_found(pairs)
             aligner = replace(aligner, documents=documents)
         if documents.counts != (1, 1):
             tell_documents(len(documents.pairs), documents.alone, documents.counts)
