@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.stages.align.sides import documents_in
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
 from tests.processes import MEXMA, Program
@@ -272,6 +273,19 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
     ]
     listed = write(tmp_path / "list", "a\tb")
     fails(run("align", *patterns, "--document-pairs", listed, "--threshold", "2"), 0, "nothing was aligned")
+
+
+def test_documents_are_in_reading_order_on_both_sides(folders: list[Path], tmp_path: Path) -> None:
+    chapters = {"1": "a", "2": "b", "10": "d"}
+    for folder in folders:
+        for path in (folder / "deep").iterdir():
+            name = next((name for name, letter in chapters.items() if path.name.startswith(letter)), "")
+            path.rename(path.with_name(f"{name}{path.name[1:]}")) if name else path.unlink()
+    lines = ok(run("align", *folders, "--format", "jsonl")).stdout.splitlines()
+    found = [json.loads(line)["source_document"] for line in lines]
+    assert list(dict.fromkeys(found)) == ["deep/1", "deep/2", "deep/10"]
+    patterns = [f"{folder}/deep/*.{folder.name}" for folder in folders]
+    assert [list(documents_in(Path(pattern))) for pattern in patterns] == [["1", "2", "10"]] * 2
 
 
 def test_what_is_left_is_mined_within_documents(folders: list[Path], tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from mexma_cli.text.lines import (
     open_text,
     read_again,
     read_lines,
+    reading_order,
     scan,
     spooled,
 )
@@ -333,6 +334,12 @@ def test_members_that_cannot_be_read_are_refused(at: int, value: int, said: str,
     path.write_bytes(content)
     with pytest.raises(MexmaError, match=rf"a\.zip:text .*{said}"):
         list(read_lines(Member(path, "text")))
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    wanted = "1.9 1.10 1.txt 2.fejezet.txt ٣ 10.fejezet.txt ٢٠ 999999999999999999999 -1 B a a9b2 a9b10 a9c1 "
+    wanted += "x/02/1.txt x/2/1.txt x/10/1.txt ²"
+    assert " ".join(sorted(sorted(wanted.split()), key=reading_order)) == wanted
 
 
 def test_a_zip_is_no_text(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from mexma_cli.text.lines import (
     read_again,
     read_pieces,
     read_sentences,
+    reading_order,
     scan,
     spooled,
 )
@@ -166,12 +167,13 @@ def has_documents(path: Path) -> bool:
 
 
 def documents_in(path: Path, passed_over: Counter[str] | None = None) -> dict[str, Path]:
-    """The documents of a folder or pattern by their names, in the order of these: what a pattern has `*` for,
+    """The documents of a folder or pattern by their names, in `reading_order`: what a pattern has `*` for,
     or the path in the folder without its ending. `passed_over` counts the files of a folder that are no text,
     by reason. Refused: no documents, two of one name, several `*`."""
     found: dict[str, Path] = {}
     passed_over = Counter() if passed_over is None else passed_over
-    for name, file in sorted(_matching(path) if "*" in str(path) else _below(path, passed_over)):
+    files = _matching(path) if "*" in str(path) else _below(path, passed_over)
+    for name, file in sorted(files, key=lambda found: (reading_order(found[0]), found[1])):
         name = document_id(name)
         if name in found:
             raise MexmaError(

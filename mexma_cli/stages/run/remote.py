@@ -40,6 +40,7 @@ from mexma_cli.stages.mine.thresholds import FILE
 from mexma_cli.stages.run.page import PAGE
 from mexma_cli.stages.run.units import ANEW, BITEXT
 from mexma_cli.stages.split.inputs import with_text
+from mexma_cli.text.lines import reading_order
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
 
 def fetch(url: str, folder: Path, language: str = UNSTATED) -> list[Path]:
     """Copies of the files that a URL names: a file, a folder (all files in it and below, but hidden ones) or
-    a pattern with `*`; in the order of their names, for a language as for `find_inputs`.
+    a pattern with `*`; in `reading_order`, for a language as for `find_inputs`.
 
     A copy that was made before stays as long as the file system says that the file is the same. The copies
     are in folders like those there, so that the ids of documents, which are made of names, are the same.
@@ -112,11 +113,11 @@ def _named(system: Any, place: str, language: str) -> list[str]:
             raise
         info = None
     found = system.find(place) if info else system.glob(place, detail=True)
-    files = [path for path in found if info or found[path]["type"] == "file"]
+    files: list[str] = [path for path in found if info or found[path]["type"] == "file"]
     if "/." not in place:  # as in folders and patterns here
         fixed = place.partition("*")[0].rpartition("/")[0] if info is None else place
         files = [path for path in files if "/." not in path.removeprefix(fixed)]
-    by_path = {Path(path): path for path in sorted(files)}
+    by_path = {Path(path): path for path in sorted(files, key=reading_order)}
     return [by_path[path] for path in with_text(list(by_path), language, Counter())]
 
 

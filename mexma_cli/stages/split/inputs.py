@@ -32,6 +32,7 @@ from mexma_cli.text.lines import (
     is_blank,
     label_of,
     read_pieces,
+    reading_order,
     with_line_feeds,
 )
 from mexma_cli.text.pages import in_utf8
@@ -170,8 +171,8 @@ class Inputs:
 
 def find_inputs(given: Sequence[str], language: str) -> Inputs:
     """The files that a user names: files, folders (all files in them and below, but hidden ones), globs, or
-    ``-``. Of a Moses pair in a folder or a glob only the side in the language, a FLORES-200 code, is read.
-    Refused: a name of nothing, and no file to read."""
+    ``-``; each folder and glob in `reading_order`. Of a Moses pair in a folder or a glob only the side in the
+    language, a FLORES-200 code, is read. Refused: a name of nothing, and no file to read."""
     found = Inputs([], [])
     for text in given:
         path = Path(text)
@@ -182,9 +183,9 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
             files = (
                 file for file in inside if not any(part[0] == "." for part in file.relative_to(path).parts)
             )
-            found.files += with_text(sorted(files), language, found.passed_over)
+            found.files += with_text(sorted(files, key=reading_order), language, found.passed_over)
         else:
-            matching = sorted(map(Path, glob.glob(text, recursive=True)))
+            matching = sorted(map(Path, glob.glob(text, recursive=True)), key=reading_order)
             if not matching:
                 raise MexmaError(
                     f"{text}: no such file", "name files, folders, globs in quotes, or - for stdin"

@@ -86,14 +86,15 @@ def test_a_copy_stays_while_the_file_is_the_same(memory: fsspec.AbstractFileSyst
 def test_folders_are_copied_as_they_are(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     """The ids of documents, which are made of the names of files, are those of the same folder here."""
     names = ("1/one.txt", "2/one.txt", "2/en-fr.fr", "2/en-fr.en", "2/x.pdf", ".hidden/one.txt", "2/.x.txt")
+    names += ("10/one.txt",)
     for name in names:
         (tmp_path / "here" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "here" / name).write_text(name)
         memory.pipe_file(f"/texts/{name}", name.encode())
     copies = fetch("memory://texts/", tmp_path / "there", "fra_Latn")
     here = find_inputs([str(tmp_path / "here")], "fra_Latn")
-    assert names_of(copies) == here.names == ["1/one", "2/en-fr.fr", "2/one"]
-    assert [copy.read_text() for copy in copies] == ["1/one.txt", "2/en-fr.fr", "2/one.txt"]
+    assert names_of(copies) == here.names == ["1/one", "2/en-fr.fr", "2/one", "10/one"]
+    assert [copy.read_text() for copy in copies] == ["1/one.txt", "2/en-fr.fr", "2/one.txt", "10/one.txt"]
     assert fetch("memory://texts/2/*.txt", tmp_path / "there", "fra_Latn") == [copies[2]]
     with pytest.raises(MexmaError, match=r"memory://texts/3\*: no such file"):
         fetch("memory://texts/3*", tmp_path / "there")

@@ -197,6 +197,15 @@ def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1"]
 
 
+def test_files_are_read_as_people_count(tmp_path: Path, out: Path) -> None:
+    for name in ("1", "2", "10"):
+        (tmp_path / f"{name}.fejezet.txt").write_text(f"{ONE}{name}\n", "utf-8")
+    for given in (tmp_path, f"{tmp_path}/*.txt"):
+        assert find_inputs([str(given)], "fra_Latn").names == ["1.fejezet", "2.fejezet", "10.fejezet"]
+    chosen = [str(tmp_path / f"{name}.fejezet.txt") for name in ("10", "1", "2")]
+    assert find_inputs(chosen, "fra_Latn").files == list(map(Path, chosen)), "files keep the order given"
+
+
 def test_jsonl_and_tmx(tmp_path: Path, out: Path) -> None:
     lines = [{"url": "u1", "body": ONE}, {"body": TWO, "url": None}, {"url": "u3"}, 7]
     text = "".join(f"{json.dumps(line)}\n" for line in lines) + "{broken\n" + '{"body": "\\ud800 non"}\n'
