@@ -125,7 +125,9 @@ def command(
             click.echo(json.dumps(said, ensure_ascii=False, indent=1))
         else:
             elsewhere = executor != "local"
-            _print_estimate(said, split, whole=bool(assume) or calibrate or elsewhere, alone=elsewhere)
+            _print_estimate(
+                said, found.run, split, whole=bool(assume) or calibrate or elsewhere, alone=elsewhere
+            )
         if executor == "slurm":
             _compare_time(found.slurm, said)
         return
@@ -222,9 +224,11 @@ def _compare_time(settings: SlurmSettings, found: dict[str, Any]) -> None:
         )
 
 
-def _print_estimate(found: dict[str, Any], split: set[str], whole: bool, alone: bool) -> None:
-    """Print a forecast in words; `split` are languages whose texts are documents; `whole`: what all of the
-    work takes on any machines, too; `alone`: other machines than this one will do it."""
+def _print_estimate(found: dict[str, Any], folder: str, split: set[str], whole: bool, alone: bool) -> None:
+    """Print a forecast in words; `folder` is the run's; `split` are languages whose texts are documents;
+    `whole`: what all of the work takes on any machines, too; `alone`: other machines than this one will do
+    it."""
+    click.echo(f"{'folder':<24} {folder}")
     for code, lines in found["languages"].items():
         click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
     for stage, units in found["units"].items():

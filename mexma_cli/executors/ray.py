@@ -16,6 +16,7 @@ from mexma_cli.executors.worker import attempt
 from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import read_unit
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,11 @@ class RayExecutor:
             log.info("Ray: logs in %s/logs", found.address_info["session_dir"])
             if found.dashboard_url:
                 log.info("Ray: dashboard at http://%s", found.dashboard_url)
+        if all(node["Resources"].get("CPU", 0) < settings.cpus for node in ray.nodes() if node["Alive"]):
+            log.warning(
+                "Ray: no node has %s, so that nothing is done until one joins (`ray.cpus`)",
+                counted(settings.cpus, "core"),
+            )
         self._task = ray.remote(num_cpus=settings.cpus, max_retries=0)(attempt)
         self._actors: list[Any] = []
         self._work: dict[Any, tuple[Path, Any]] = {}  # what Ray gives back -> the unit, and its actor or None

@@ -306,7 +306,7 @@ class BitextFormat(ABC):
         raise NotImplementedError
 
 
-_LOOKED_AT, _FEWEST = 200, 10
+_LOOKED_AT = 200
 """Pairs whose languages are identified, at most and at least."""
 _BREAKS = re.compile(r"[\t\n\r]")
 
@@ -386,12 +386,12 @@ def write_pairs(
 
 def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
     """The pairs; warn where the first ones look as if they were in other languages."""
-    from mexma_cli.text.identify import identifier, warn_of_languages
+    from mexma_cli.text.identify import FEWEST, identifier, warn_of_languages
 
     pairs = iter(pairs)
     first = list(islice(pairs, _LOOKED_AT))
     stated = any(known(code) != UNSTATED for code in languages)
-    if stated and len(first) >= _FEWEST:
+    if stated and len(first) >= FEWEST:
         sides = [pair.source for pair in first], [pair.target for pair in first]
         warn_of_languages(sides, languages, identifier("py3langid"))
     return chain(first, pairs)

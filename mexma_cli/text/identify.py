@@ -27,6 +27,8 @@ SURE = 0.5
 """No language is believed that has no more than this probability."""
 _NEARLY_ALL = 0.8
 """Share of the lines in another language than the stated one from which that is doubted."""
+FEWEST = 10
+"""Lines from which their language is compared with the stated one."""
 _LONGEST = 4000
 """Characters of a document that are looked at, and of a line."""
 _SPACES = re.compile(r"\s+")
@@ -301,12 +303,25 @@ def warn_of_languages(
         log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
         return
     for side, code, found in zip(("sources", "targets"), codes, guesses, strict=True):
-        wanted, (usual, count) = kindred(code) & model.known, Counter(found).most_common(1)[0]
-        if code != languages.UNSTATED and wanted and usual not in wanted and count > _NEARLY_ALL * len(found):
-            none = "like none of the languages that the identifier knows"
-            look = languages.name(usual) if languages.known(usual) != languages.UNSTATED else none
-            share, stated = 100 * count / len(found), languages.name(code)
-            log.warning("%.0f %% of the %s look %s, and %s is stated", share, side, look, stated)
+        if other := _another_language(side, code, found, model):
+            log.warning("%s", other)
+
+
+def another_language(lines: Sequence[str], code: str, model: Identifier) -> str:
+    """In words, that lines are nearly all in one other language than the stated one, a FLORES-200 code; empty
+    if they are not, or if they are fewer than `FEWEST`."""
+    guesses = [guess.language for guess in model.identify(lines)]
+    return _another_language("lines", code, guesses, model) if len(lines) >= FEWEST else ""
+
+
+def _another_language(what: str, code: str, guesses: Sequence[str], model: Identifier) -> str:
+    wanted, (usual, count) = kindred(code) & model.known, Counter(guesses).most_common(1)[0]
+    if code == languages.UNSTATED or not wanted or usual in wanted or count <= _NEARLY_ALL * len(guesses):
+        return ""
+    none = "like none of the languages that the identifier knows"
+    look = languages.name(usual) if languages.known(usual) != languages.UNSTATED else none
+    share, stated = count / len(guesses), languages.name(code)
+    return f"{100 * share:.0f} % of the {what} look {look}, and {stated} is stated"
 
 
 def flores(guess: Guess, line: str) -> str:

@@ -75,11 +75,20 @@ def test_it_says_where_logs_and_the_dashboard_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = SimpleNamespace(address_info={"session_dir": "/tmp/ray/session"}, dashboard_url="host:8265")
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
     ray = SimpleNamespace(
-        init=lambda **how: found, is_initialized=lambda: False, remote=lambda **how: lambda function: function
+        init=lambda **how: found,
+        is_initialized=lambda: False,
+        remote=lambda **how: lambda function: function,
+        nodes=lambda: nodes,
     )
     monkeypatch.setattr("mexma_cli.executors.ray.require", lambda *what: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     with caplog.at_level("INFO"):
-        RayExecutor(tmp_path, RaySettings())
+        RayExecutor(tmp_path, RaySettings(cpus=2))
     assert caplog.messages == ["Ray: logs in /tmp/ray/session/logs", "Ray: dashboard at http://host:8265"]
+    RayExecutor(tmp_path, RaySettings(cpus=3))
+    assert (
+        caplog.messages[-1]
+        == "Ray: no node has 3 cores, so that nothing is done until one joins (`ray.cpus`)"
+    )

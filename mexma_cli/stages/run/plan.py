@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.pages import stated_encoding
 from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
+
+log = logging.getLogger(__name__)
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
@@ -128,6 +131,8 @@ def check_settings(recipe: CorpusRecipe) -> None:
         except MexmaError as error:
             raise MexmaError(f"`{where}`: {error.message}", error.hint) from None
     check_index(recipe.mine.index)
+    if recipe.align is not None and recipe.mine.model_fields_set:
+        log.warning("`mine` has no effect: with `align`, sentences are aligned document by document")
     if recipe.align is None:
         with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
     known = formats(alignments=recipe.align is not None and recipe.filter is None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,8 @@ from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.amounts import counted, such_as
-from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, scan
+from mexma_cli.text.identify import FEWEST, another_language, identifier
+from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, read_sentences, scan
 from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
 
@@ -184,12 +186,20 @@ def split(task: Task) -> dict[str, Any]:
 @_work
 def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
-    texts = [Path(path) for path in task.unit.files]
+    lines = task.settings["lines"]
     if "sentences" in task.unit.inputs:
-        return write_pieces([_sentences(task, "sentences")], task.output, task.settings["lines"])
-    broken = broken_lines(next(read_pieces(texts[0], str(texts[0])), b""))
+        sentences = _sentences(task, "sentences")
+        return write_pieces(read_lines(sentences), task.output, lines, str(sentences))
+    texts = list(task.unit.files)
+    broken = broken_lines(next(read_pieces(Path(texts[0]), texts[0]), b""))
     notes = [f"{texts[0]}: {broken}"] if broken else []
-    return write_pieces(texts, task.output, task.settings["lines"]) | {"notes": notes}
+    every = chain.from_iterable(map(read_sentences, texts))
+    first = list(islice(every, _LOOKED_AT))
+    identified = identifier("py3langid")
+    assert identified is not None
+    other = another_language(first, task.unit.name.partition("/")[0], identified)
+    found = write_pieces(chain(first, every), task.output, lines, ", ".join(texts))
+    return found | {"notes": notes, "warning": f"{texts[0]}: {other}" if other else None}
 
 
 def _sentences(task: Task, name: str, what: str = "txt") -> Path:
@@ -439,7 +449,20 @@ def keep(task: Task) -> dict[str, Any]:
         for name, kind in settings["files"].items():
             again = open_pairs(kept, languages=task.languages).pairs
             changed += write_pairs(task.output / name, kind, again, task.languages, settings["with_ids"])
-    return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}
+    notes = []
+    if found.read >= FEWEST and found.kept < found.read / 2:
+        rule, count = max(found.dropped.items(), key=itemgetter(1))
+        notes.append(
+            f"{'-'.join(task.languages)}: `filter` dropped {found.read - found.kept:,} of "
+            f"{counted(found.read, 'pair')}, {count:,} of them by the rule `{rule}`"
+        )
+    return {
+        "read": found.read,
+        "pairs": found.kept,
+        "dropped": found.dropped,
+        "changed_sentences": changed,
+        "notes": notes,
+    }
 
 
 def _encoder(task: Task) -> SentenceEncoder:
@@ -457,6 +480,7 @@ _NARROWEST = 0.001  # width of a bin
 _BANDS = 6
 _OF_A_BAND = 3
 _WORST = 6
+_LOOKED_AT = 200  # lines of a text, whose language is compared with the stated one
 _VAGUE = 0.4  # width of a precision's interval
 _AT_ONCE = 1 << 20
 
@@ -500,19 +524,19 @@ def samples(
     ]
 
 
-def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, Any]:
-    """Cut texts, one after the other, into a folder of files of so many lines, the last one perhaps shorter.
-    Returns `pieces`: for each its `name`, `lines` and `checksum`."""
-    every = chain.from_iterable(map(read_lines, texts))
+def write_pieces(text: Iterator[str], output: Path, lines: int, name: str) -> dict[str, Any]:
+    """Cut a text, whose name is for messages, into a folder of files of so many lines, the last one perhaps
+    shorter. Returns `pieces`: for each its `name`, `lines` and `checksum`."""
     pieces: list[dict[str, Any]] = []
     with workplace(output) as part:
         part.mkdir()
-        for first in every:
-            name, piece = f"{len(pieces):05d}.txt.zst", chain([first], islice(every, lines - 1))
-            count = write_chunks([part / name], (((f"{line}\n",), 1) for line in piece))
-            pieces.append({"name": name, "lines": count, "checksum": checksum_file(part / name)})
+        for first in text:
+            piece = part / f"{len(pieces):05d}.txt.zst"
+            held = chain([first], islice(text, lines - 1))
+            count = write_chunks([piece], (((f"{line}\n",), 1) for line in held))
+            pieces.append({"name": piece.name, "lines": count, "checksum": checksum_file(piece)})
         if not pieces:
-            raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")
+            raise MexmaError(f"{name}: no lines", "give text with one sentence a line")
         write_json_atomic(part / MANIFEST, {"kind": "pieces", "pieces": pieces})
         commit(output)
     return {"pieces": pieces}

@@ -22,6 +22,7 @@ from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, known, resolve, spellings
 from mexma_cli.settings.stages import Kind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.kinds import KINDS, begins_as, kind_of, suffix_of
 from mexma_cli.text.lines import (
@@ -176,6 +177,8 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
     found = Inputs([], [])
     for text in given:
         path = Path(text)
+        if EmbeddingStore.is_at(path):
+            raise MexmaError(f"{text} is an embedding store, and text is read here", "name the text itself")
         if text == "-" or (path.exists() and not path.is_dir()):
             found.files.append(path)
         elif path.is_dir():

@@ -421,6 +421,52 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
     assert not (tmp_path / "run").exists()
 
 
+def test_a_store_and_lines_of_json_are_no_text(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)
+    (tmp_path / "fra.txt").write_text('{"text": "Bonjour."}\n{"text": "Bonsoir."}\n', encoding="utf-8")
+    with pytest.raises(MexmaError, match="1 unit failed: fra_Latn/text"):
+        done(recipe, Selection(only="read"))
+    assert "fra.txt is JSONL, not a text with one sentence a line" in caplog.text
+    ok(
+        run(
+            "embed",
+            tmp_path / "eng.txt",
+            "--lang",
+            "eng",
+            "--model",
+            tiny_encoder,
+            "-o",
+            tmp_path / "eng.emb",
+        )
+    )
+    texts = {"fra": {"input": "eng.emb"}, "deu": {"input": "deu.txt"}}
+    with pytest.raises(MexmaError, match=r"`languages\.fra_Latn\.input`: .*eng\.emb is an embedding store"):
+        done(corpus(tmp_path, tiny_encoder, languages=texts))
+
+
+def test_another_language_than_stated_is_told_of(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)  # its German is English
+    done(recipe)
+    other = f"{tmp_path}/deu.txt: 100 % of the lines look English, and German is stated"
+    assert caplog.messages.count(other) == 1 and "fra.txt" not in caplog.text
+    assert (tmp_path / "run/report.html").read_text().count(html.escape(other)) == 1
+
+
+def test_settings_that_drop_most_or_do_nothing_are_told_of(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {code: {"input": f"{code}.txt", "split": {"off": ["all"]}} for code in ("fra", "eng")}
+    how = {"off": ["all"], "on": ["short=1000"]}
+    done(corpus(tmp_path, tiny_encoder, languages=texts, align={}, mine={"k": 8}, filter=how))
+    assert any(said.startswith("`mine` has no effect: with `align`") for said in caplog.messages)
+    dropped = r"fra_Latn-eng_Latn: `filter` dropped (\d+) of \1 pairs, \1 of them by the rule `short`"
+    assert re.search(dropped, caplog.text)
+
+
 def test_thresholds_are_found_for_each_pair_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
