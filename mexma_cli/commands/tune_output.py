@@ -141,7 +141,7 @@ def _cut_json(cut: EstimatedCut) -> dict[str, Any]:
 
 def _print_figures(best: Threshold, intervals: Intervals) -> None:
     low, high = intervals.threshold
-    click.echo(f"threshold  {_threshold(best.threshold)}  ({low:.4f} to {high:.4f})")
+    click.echo(f"threshold  {_threshold(best.threshold)}  ({low:z.4f} to {high:z.4f})")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(intervals.precision)})")
     click.echo(f"recall     {100 * best.recall:.2f}  ({_interval(intervals.recall)})")
     click.echo(f"F1         {100 * best.f1:.2f}  ({_interval(intervals.f1)})")

@@ -139,5 +139,5 @@ def between(high: float, low: float | None) -> float:
     middle = float((low + high) / 2)
     for digits in range(_DIGITS, 17):
         if low < (rounded := round(middle, digits)) < high:
-            return rounded
+            return rounded + 0.0  # no -0.0
     return middle if middle < high else float(low)

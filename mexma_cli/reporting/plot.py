@@ -138,7 +138,7 @@ def draw_scores(
         linewidth=0.4,
         label=[f"{labels[0]} ({right.sum():,.0f})", f"{labels[1]} ({(1.0 - right).sum():,.0f})"],
     )
-    axes.axvline(threshold, color=INK, linewidth=1.6, linestyle="--", label=f"threshold {threshold:.4f}")
+    axes.axvline(threshold, color=INK, linewidth=1.6, linestyle="--", label=f"threshold {threshold:z.4f}")
     axes.set_xlabel("score")
     axes.set_ylabel(f"pairs in each {edges[1] - edges[0]:.2g} of score")
     axes.yaxis.set_major_formatter(short)

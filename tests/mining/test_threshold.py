@@ -61,6 +61,11 @@ def test_scores_nearer_than_six_decimals_are_still_separated() -> None:
     assert low < found.threshold < high
 
 
+def test_a_threshold_next_to_zero_has_no_minus() -> None:
+    found = choose(np.array([3e-7, -4e-7]), np.array([True, False]), 1)  # by `distance`
+    assert (str(found.threshold), found.count) == ("0.0", 1)
+
+
 def test_below_a_score_that_is_larger_than_a_difference_shows() -> None:
     for score in (1e12, -1e12):
         scores, is_gold = np.array([2 * abs(score), score]), np.ones(2, dtype=bool)

@@ -239,7 +239,7 @@ def _threshold(found: dict[str, Any] | None) -> list[str]:
         return ["-", "-"]
     low, high = found["precision_interval"]
     precision = f"{100 * found['precision']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-    return [f"{found['threshold']:.4f}", precision]
+    return [f"{found['threshold']:z.4f}", precision]
 
 
 def _number(value: int | None) -> str:
