@@ -18,6 +18,7 @@ from mexma_cli.commands.options import (
     json_lines_option,
     no_verify_option,
     options_of,
+    path_option,
     result_option,
     section,
 )
@@ -48,6 +49,7 @@ TYPED_TOP = 5
     metavar="N",
     help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
+@path_option("--docs", help="The document id of every line of TARGET.  [default: the text's path]")
 @section("Encoder options")(
     "--query-prompt", metavar="NAME|TEXT", help="As --prompt, for queries alone.  [default: that of --prompt]"
 )
@@ -60,18 +62,20 @@ def command(
     inputs: tuple[Path, ...],
     query: str | None,
     top: int | None,
+    docs: Path | None,
     query_prompt: str | None,
     settings: ScoreSettings,
     as_json: bool,
     output: Path | None,
     encoder: EncoderChoice,
 ) -> None:
-    """Find the best sentence of TARGET for every query: score TAB query TAB sentence.
+    """Find the best sentence of TARGET for every query, and where it is.
+
+    The columns are score, query, sentence, rank, line (from 1) and document.
 
     QUERIES and TARGET are text files with one sentence a line (`-` is stdin), or embedding stores that
-    `mexma embed` made. Results keep the order of QUERIES. With -n 2 or more, each query has as many lines,
-    and a fourth column with the rank. An empty query has one line, with the score nan. Equal sentences of
-    TARGET are found once.
+    `mexma embed` made. Results keep the order of QUERIES. An empty query has the score nan. Of equal
+    sentences of TARGET only the last is found.
 
     --query finds the sentences of the store TARGET that are nearest to a typed sentence, with their cosines.
 
@@ -79,13 +83,14 @@ def command(
     Examples:
       mexma search fra.txt eng.emb -o best.tsv
       mexma search --query "Where is the station?" fra.emb
+      mexma search --query "Where is the station?" fra.emb --docs fra.docs -n 20 --json
     """
     if len(inputs) != (1 if query is not None else 2):
         wanted = (
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
-    outputs, kind = row_outputs(output, inputs, as_json)
+    outputs, kind = row_outputs(output, [*inputs, *([docs] if docs else [])], as_json)
     if query is not None:
         if "margin" in settings.model_fields_set and MARGINS[settings.margin].uses_neighbourhoods:
             raise click.UsageError(
@@ -98,21 +103,22 @@ def command(
                 f"{settings.k} sentences: -n {settings.k}"
             )
         asked = encoder if query_prompt is None else encoder.but(prompt=query_prompt)
-        _typed(inputs[0], query, top or TYPED_TOP, outputs, kind, asked)
+        _typed(inputs[0], query, top or TYPED_TOP, (outputs, kind), asked, docs)
         return
     top = top or 1
     check_inputs(inputs)
     if query_prompt is not None and is_store(inputs[0]):
         raise click.UsageError(f"--query-prompt is for a text; {inputs[0]} is embedded already.")
-    from mexma_cli.stages.search import hit_lines, search
+    from mexma_cli.stages.search import found_pairs, lines_of, places, search
     from mexma_cli.text.writing import only_process, write_chunks
 
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder, prompts=[query_prompt, None])
+        place = places(target, docs)
         bar = progress_bar(stack, "searching")
         hits = search(queries, target, settings, top=top, on_progress=bar)
-        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, kind))
+        replaced = write_chunks(outputs, lines_of(found_pairs(queries, target, hits, place), kind))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")
     log.info("%s in %.1f s; target: %s", queries_done, seconds, hits.target)
@@ -127,7 +133,12 @@ def command(
 
 
 def _typed(
-    path: Path, query: str, top: int, outputs: Sequence[Path], kind: str, encoder: EncoderChoice
+    path: Path,
+    query: str,
+    top: int,
+    into: tuple[Sequence[Path], str],
+    encoder: EncoderChoice,
+    docs: Path | None,
 ) -> None:
     """The sentences nearest to one that was typed."""
     if not is_store(path):
@@ -136,14 +147,14 @@ def _typed(
         )
     if is_blank(query):
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.search import lines_of, nearest_to_sentence
+    from mexma_cli.stages.search import lines_of, nearest_to_sentence, places
     from mexma_cli.text.writing import write_chunks
 
     query = " ".join(query.splitlines())
-    found = nearest_to_sentence(query, open_store(path), encoder, top)
+    store, (outputs, kind) = open_store(path), into
+    found = nearest_to_sentence(query, store, encoder, top, places(store, docs))
     if not outputs and kind == "tsv" and sys.stdout.isatty():
-        for score, text in found:
-            click.echo(f"{score:7.4f}  {text}")
+        for hit in found:
+            click.echo(f"{hit.score:7.4f}  {hit.document}, line {hit.line}  {hit.target}")
     else:
-        rows = [(score, query, text, rank) for rank, (score, text) in enumerate(found, 1)]
-        write_chunks(outputs, lines_of(rows, top > 1, kind))
+        write_chunks(outputs, lines_of(found, kind))

@@ -89,6 +89,18 @@ class ExplainedPair(NamedTuple):
     doubts: str
 
 
+class FoundPair(NamedTuple):
+    """A query, the sentence that `mexma search` found for it, its rank from 1, and where it stands: its line,
+    from 1, and its document. Without a hit rank and line are 0."""
+
+    score: float
+    source: str
+    target: str
+    rank: int
+    line: int
+    document: str
+
+
 class PlainPair(NamedTuple):
     """A pair of which no more is known."""
 
@@ -120,6 +132,9 @@ FIELDS: dict[str, type] = {
     "target_lines": tuple,
     "probability": float,
     "doubts": str,
+    "rank": int,
+    "line": int,
+    "document": str,
 }
 """All that may be known of a pair beside its sentences, and its types; lines are a tuple of integers."""
 NO_PAIR = PlainPair("", "")

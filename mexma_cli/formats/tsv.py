@@ -20,6 +20,7 @@ from mexma_cli.formats.bitext import (
     Bitext,
     BitextFormat,
     ExplainedPair,
+    FoundPair,
     MinedPair,
     Pair,
     PairOfColumns,
@@ -51,7 +52,9 @@ _NAMES = ("id,source,target", "score,source,target,id")
 """Examples of headers, without and with a score."""
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
-_WITH_IDS = {len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair)}
+_WITH_IDS = {
+    len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair, FoundPair)
+}
 """By the number of columns: the pairs of which all is written that is known."""
 ONE_SIDE = "is it one side of a bitext in two files? Name the other one too"
 """The hint about a text where pairs should be."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import DEFAULT
+from mexma_cli.formats.bitext import DEFAULT, FoundPair
 from mexma_cli.formats.csv import row_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
@@ -21,6 +22,7 @@ from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
+from mexma_cli.stages.mine.documents import check_lines, read_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score import units
 from mexma_cli.store.embeddings import EmbeddingStore, check_comparable
@@ -30,8 +32,8 @@ from mexma_cli.text.normalise import cleaner
 from mexma_cli.text.writing import Chunk
 
 _BLOCK = 1 << 14
-Hit = tuple[float, str, str, int]
-"""Score, query, sentence of the target, and rank."""
+Place = Callable[[int], tuple[int, str]]
+"""From a row of the target to its line, from 1, and its document."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +79,14 @@ def search(
     return Hits(scores, rows, int((rows[:, :1] < 0).sum()) if rows.shape[1] else queries.rows, counts)
 
 
-def hit_lines(
+def found_pairs(
     queries: EmbeddingStore,
     target: EmbeddingStore,
     hits: Hits,
-    with_ranks: bool = False,
-    kind: str = DEFAULT,
-) -> Iterator[Chunk]:
-    """For `text.writing.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
-
-    Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
-    In JSON a line is an object with score, query, sentence and rank; `kind` is one of `formats.csv.ROWS`.
-    """
-    yield from lines_of(_hit_rows(queries, target, hits), with_ranks, kind)
-
-
-def lines_of(rows: Iterable[Hit], with_ranks: bool, kind: str) -> Iterator[Chunk]:
-    """The lines of `hit_lines`, for hits given as rows of score, query, sentence and rank."""
-    names = ("score", "query", "sentence", "rank")[: 4 if with_ranks or kind == "jsonl" else 3]
-    yield from row_lines((row[: len(names)] for row in rows), names, kind)
-
-
-def _hit_rows(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> Iterator[Hit]:
+    place: Place,
+) -> Iterator[FoundPair]:
+    """The hits of each query, best first, in the order of the queries; a query without one has a pair with
+    the score nan and no sentence."""
     texts = KeptTexts(target.sentences(), hits.rows[hits.rows >= 0])
     sentences = queries.sentences()
     for start in range(0, queries.rows, _BLOCK):
@@ -107,14 +95,33 @@ def _hit_rows(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> It
         scores = hits.scores[start : start + _BLOCK]
         for query, values, ids in zip(islice(sentences, _BLOCK), scores, rows.tolist(), strict=True):
             number = sum(row >= 0 for row in ids)
-            best = list(zip(shortest(values), islice(found, number), strict=False)) or [(float("nan"), "")]
-            for rank, (score, text) in enumerate(best, 1 if number else 0):
-                yield score, query, text, rank
+            best = zip(shortest(values), islice(found, number), ids, strict=False)
+            for rank, (score, text, row) in enumerate(best, 1):
+                yield FoundPair(score, query, text, rank, *place(row))
+            if not number:
+                yield FoundPair(float("nan"), query, "", 0, 0, "")
+
+
+def lines_of(found: Iterable[FoundPair], kind: str = DEFAULT) -> Iterator[Chunk]:
+    """For `text.writing.write_chunks`: what was found as one of `formats.csv.ROWS`."""
+    yield from row_lines(found, ("score", "query", "sentence", *FoundPair._fields[3:]), kind)
+
+
+def places(target: EmbeddingStore, documents: Path | None = None) -> Place:
+    """Where the rows of the target stand, by a file with the document id of every line; without it, a
+    document is the path of a text that was embedded."""
+    if documents is None:
+        return target.place
+    of_line, ids = read_ids(documents)
+    check_lines(documents, len(of_line), target.rows, target.manifest.source.path)
+    tell_if_older(target, documents)
+    names = list(ids)
+    return lambda row: (target.place(row)[0], names[of_line[row]])
 
 
 def nearest_to_sentence(
-    query: str, store: EmbeddingStore, encoder: EncoderChoice, top: int
-) -> list[tuple[float, str]]:
+    query: str, store: EmbeddingStore, encoder: EncoderChoice, top: int, place: Place
+) -> list[FoundPair]:
     """The `top` different sentences nearest to a line that was typed, which is cleaned if the store's
     sentences were, with their cosines, best first; the encoder is by default the store's own."""
     cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
@@ -122,11 +129,14 @@ def nearest_to_sentence(
     found = nearest(store, vector, top)
     if not found:
         raise MexmaError(f"{store.path} has no sentence with a usable vector")
-    return found
+    return [
+        FoundPair(score, query, text, rank, *place(row)) for rank, (score, text, row) in enumerate(found, 1)
+    ]
 
 
-def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str]]:
-    """The `top` different sentences nearest to a vector, float32 [dim], with their cosines, best first."""
+def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str, int]]:
+    """The cosines, texts and rows of the `top` different sentences nearest to a vector, float32 [dim], best
+    first; of equal sentences the last one, as `filter_rows` has it."""
     cosines = np.empty(store.rows, dtype=np.float32)
     query, done = units(vector[None]), 0
     for block in store.blocks(_BLOCK):
@@ -138,13 +148,13 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
     while looked_at:
         least = np.partition(cosines, store.rows - looked_at)[store.rows - looked_at]
         rows = np.flatnonzero((cosines >= least) & (cosines > -np.inf))
-        rows = rows[np.lexsort((rows, -cosines[rows]))]
-        best: dict[str, float] = {}
+        rows = rows[np.lexsort((-rows, -cosines[rows]))]
+        best: dict[str, tuple[float, str, int]] = {}
         for row, text in zip(rows.tolist(), KeptTexts(store.sentences(), rows).take(rows), strict=True):
             if not is_blank(text):
-                best.setdefault(text, next(shortest([cosines[row]])))
+                best.setdefault(text, (next(shortest([cosines[row]])), text, row))
         if len(best) >= top or looked_at == store.rows:
-            return [(score, text) for text, score in islice(best.items(), top)]
+            return list(islice(best.values(), top))
         looked_at = min(4 * looked_at, store.rows)
     return []
 

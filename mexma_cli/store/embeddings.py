@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import logging
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         self.rows = manifest.rows
         self.dim = manifest.dim
         self._offsets = [shard.offset for shard in manifest.shards]
+        self._ends = list(accumulate(source.lines for source in manifest.sources))
         self._checked: set[int] = set()
 
     def __repr__(self) -> str:
@@ -120,6 +122,13 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
             self.check_file(shard.lines.name, shard.lines.checksum)
             with self.reading():
                 yield from read_lines(self.path, shard)
+
+    def place(self, row: int) -> tuple[int, str]:
+        """The line of a row in the text that was embedded, from 1, and the path of that text."""
+        sources, part = self.manifest.sources, self.manifest.part
+        row += part.rows(self._ends[-1])[0] if part else 0
+        index = min(bisect.bisect_right(self._ends, row), len(sources) - 1)
+        return row + 1 - (self._ends[index - 1] if index else 0), sources[index].path
 
     def check_sizes(self) -> None:
         manifest = self.manifest

@@ -82,10 +82,11 @@ def test_itself_is_the_nearest(folder: Path, sentences: dict[str, list[str]]) ->
 def test_an_empty_query_has_a_line(folder: Path) -> None:
     done = run("search", "-", folder / "eng.emb", stdin=b"one\n\nthree\n")
     rows = done.stdout.split("\n")
-    assert len(rows) == 4 and rows[1] == "nan\t\t"
+    assert len(rows) == 4 and rows[1] == "nan\t\t\t0\t0\t"
     assert "warning: 1 query is empty or without a usable vector: nan" in done.stderr
     done = run("search", "-", folder / "eng.emb", "--json", stdin=b"one\n\n")
-    assert json.loads(done.stdout.splitlines()[1]) == {"score": None, "query": "", "sentence": "", "rank": 0}
+    none = {"score": None, "query": "", "sentence": "", "rank": 0, "line": 0, "document": ""}
+    assert json.loads(done.stdout.splitlines()[1]) == none
 
 
 def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None:
@@ -95,9 +96,12 @@ def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None
     assert [row[3] for row in rows] == ["1", "2", "3", "4", "5"]
     assert rows[0][1:3] == [query, query] and float(rows[0][0]) == pytest.approx(1, abs=1e-3)
     ok(run("search", "--query", query, folder / "eng.emb", "-n", "1", "-o", folder / "one.tsv"))
-    assert (folder / "one.tsv").read_text(encoding="utf-8").split("\t")[1:] == [query, f"{query}\n"]
+    place = "4", str(folder / "eng.txt")
+    wanted = [query, query, "1", *place]
+    assert (folder / "one.tsv").read_text(encoding="utf-8").rstrip("\n").split("\t")[1:] == wanted
     typed = ok(run("search", "--query", query, folder / "eng.emb", "-n", "1", "--json")).stdout
-    assert json.loads(typed) | {"score": 1} == {"score": 1, "query": query, "sentence": query, "rank": 1}
+    named = {"query": query, "sentence": query, "rank": 1, "line": 4, "document": place[1]}
+    assert json.loads(typed) | {"score": 1} == {"score": 1, **named}
     many = run("search", "--query", query, folder / "eng.emb", "-n", "99")
     assert len(many.stdout.splitlines()) == 8
 
@@ -126,7 +130,22 @@ def test_on_a_terminal_it_is_for_reading(folder: Path, sentences: dict[str, list
     assert shown[0].split("  ")[-1] == sentences["eng"][3] and shown[0].strip().startswith(
         ("1.0000", "0.999")
     )
-    assert "\t" not in shown[0]
+    assert "\t" not in shown[0] and "eng.txt, line 4  " in shown[0]
+
+
+def test_documents_are_named(folder: Path, sentences: dict[str, list[str]]) -> None:
+    docs, store = folder / "eng.docs", folder / "eng.emb"
+    docs.write_text("".join(f"book {line // 5}\t0\t9\n" for line in range(8)))
+    words = "--docs", docs, "--margin", "absolute"
+    found = [line.split("\t") for line in ok(run("search", store, store, *words)).stdout.splitlines()]
+    assert [row[4:] for row in found] == [[str(line + 1), f"book {line // 5}"] for line in range(8)]
+    typed = ok(run("search", "--query", sentences["eng"][6], store, *words[:2], "-n", 1)).stdout
+    assert typed.rstrip("\n").split("\t")[3:] == ["1", "7", "book 1"]
+    ok(run("search", folder / "fra.emb", store, *words, "-o", folder / "found.tsv"))
+    kept = ok(run("filter", folder / "found.tsv", "--off", "all", "-o", "-")).stdout
+    assert kept == (folder / "found.tsv").read_text(encoding="utf-8")
+    docs.write_text("one\n")
+    fails(run("search", store, store, *words), 1, f"{docs} has 1 lines, {folder / 'eng.txt'} has 8")
 
 
 def test_refusals(folder: Path, tiny_encoder: Path) -> None:

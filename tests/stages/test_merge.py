@@ -66,6 +66,11 @@ def test_parts_make_the_text_again(order: list[int], parts: list[EmbeddingStore]
     merged.verify()
     whole = write(tmp_path / "whole.emb")
     assert list(merged.sentences()) == SENTENCES
+    for store in (merged, *parts):
+        for row, sentence in enumerate(store.sentences()):
+            line, path = store.place(row)
+            assert SENTENCES[line - 1] == sentence and path == "fra.txt"
+    assert parts[1].place(0)[0] == parts[0].rows + 1
     np.testing.assert_array_equal(merged.vectors(0, ROWS), whole.vectors(0, ROWS))
     np.testing.assert_array_equal(merged.vectors(7, 33), whole.vectors(7, 33))
     facts = merged.manifest
@@ -92,6 +97,12 @@ def test_other_stores_follow_one_another_as_given(tmp_path: Path) -> None:
     merged = merge_stores([stores[2], stores[0], stores[1]], tmp_path / "all.emb")
     assert list(merged.sentences()) == [*SENTENCES[6:9], *SENTENCES[:6]]
     assert merged.manifest.sources == (texts[2], texts[0], texts[1])
+    assert [merged.place(row) for row in (0, 2, 3, 8)] == [
+        (1, "c.txt"),
+        (3, "c.txt"),
+        (1, "a.txt"),
+        (3, "b.txt"),
+    ]
     again = merge_stores([merged, write(tmp_path / "d.emb", 9, 12)], tmp_path / "more.emb")
     assert [source.path for source in again.manifest.sources] == ["c.txt", "a.txt", "b.txt", "fra.txt"]
 

@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.stages import MineSettings, ScoreSettings
 from mexma_cli.stages.mine.mine import mine
-from mexma_cli.stages.search import hit_lines, nearest, search
+from mexma_cli.stages.search import found_pairs, lines_of, nearest, places, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
 from tests.stores import make_store
@@ -36,7 +36,8 @@ def lines(
     top: int = 1,
 ) -> list[list[str]]:
     hits = search(queries, target, settings, top=top)
-    return [line[:-1].split("\t") for (line,), _ in hit_lines(queries, target, hits, with_ranks=top > 1)]
+    found = found_pairs(queries, target, hits, places(target))
+    return [line[:-1].split("\t") for (line,), _ in lines_of(found)]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_every_query_has_its_line(tmp_path: Path) -> None:
         found = lines(queries, target, ScoreSettings(margin=kind, k=2))
         assert [row[1] for row in found] == ["same", "same", " ", "zero", "tab here", "same"]
         assert [row[2] for row in found][:4] == ["A", "B", "", ""]
-        assert found[0] == found[5]
+        assert found[0] == found[5] and found[0][4:] == ["3", "t"]  # of equal lines the last
         assert [row[0] == "nan" for row in found] == [False, False, True, True, False, False]
     several = lines(queries, target, ScoreSettings(margin="absolute"), top=5)
     assert [row[3] for row in several] == [*"123", *"123", "0", "0", *"123", *"123"]
@@ -116,13 +117,16 @@ def test_every_query_has_its_line(tmp_path: Path) -> None:
     assert [row[3] for row in lines(queries, one, top=5)] == ["1", "1", "0", "0", "1", "1"]
 
 
+NOTHING = [["nan", query, "", "0", "0", ""] for query in "ab"]
+
+
 def test_nothing_to_search_in(tmp_path: Path) -> None:
     queries = make_store(tmp_path / "q.emb", ["a", "b"], random_vectors(2))
     target = make_store(tmp_path / "t.emb", ["", " "], random_vectors(2))
-    assert lines(queries, target) == [["nan", "a", ""], ["nan", "b", ""]]
+    assert lines(queries, target) == NOTHING
     assert nearest(target, random_vectors(1)[0], 3) == []
     without_rows = make_store(tmp_path / "e.emb", [], random_vectors(0))
-    assert lines(queries, without_rows) == [["nan", "a", ""], ["nan", "b", ""]]
+    assert lines(queries, without_rows) == NOTHING
     assert nearest(without_rows, random_vectors(1)[0], 3) == []
 
 
@@ -151,5 +155,6 @@ def test_nearest_are_the_different_sentences_with_the_highest_cosines(
     wanted = sorted(((cosine, text) for text, cosine in cosines.items()), reverse=True)[:top]
     with tempfile.TemporaryDirectory() as folder:
         found = nearest(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
-    assert [text for _, text in found] == [text for _, text in wanted]
-    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+    assert [text for _, text, _ in found] == [text for _, text in wanted]
+    assert all(texts[row] == text for _, text, row in found)
+    assert [score for score, _, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
