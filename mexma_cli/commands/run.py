@@ -121,6 +121,10 @@ def command(
 
         split = {code for code, language in found.languages.items() if language.split is not None}
         said = estimate(found, chosen, jobs or 1, _lines(assume), calibrate)
+        if executor == "slurm":
+            from mexma_cli.executors.slurm import planned
+
+            said["slurm"] = planned(Path(found.run), found.slurm, said["left"])
         if as_json:
             click.echo(json.dumps(said, ensure_ascii=False, indent=1))
         else:
@@ -129,7 +133,12 @@ def command(
                 said, found.run, split, whole=bool(assume) or calibrate or elsewhere, alone=elsewhere
             )
         if executor == "slurm":
-            _compare_time(found.slurm, said)
+            if not as_json:
+                _print_slurm(said)
+            _compare_limits(found.slurm, said)
+        elif executor == "ray" and not as_json:
+            units, cores = sum(said["left"].values()), counted(found.ray.cpus, "core")
+            click.echo(f"{'Ray':<24} {counted(units, 'unit')}, {cores} each; nothing was submitted")
         return
 
     started, folder = time.monotonic(), Path(found.run).absolute()
@@ -211,9 +220,30 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _compare_time(settings: SlurmSettings, found: dict[str, Any]) -> None:
-    """Warn where a task of Slurm would be ended before the longest unit is done, or those that share it."""
-    from mexma_cli.executors.slurm import time_limit
+def _print_slurm(found: dict[str, Any]) -> None:
+    """Print what would be submitted to Slurm."""
+    plan = found["slurm"]
+    for stage, arrays in plan["arrays"].items():
+        tasks, memory = counted(plan["tasks"][stage], "task"), size(found["unit_memory"][stage])
+        said = f"{tasks} in {counted(arrays, 'array')}, at least; a task takes about {memory}"
+        click.echo(f"{'Slurm, ' + stage:<24} {said}")
+    click.echo(f"{'sbatch':<24} {' '.join(plan['options'])}")
+    click.echo(f"{'logs':<24} {plan['logs']}")
+    click.echo(f"{'submitted':<24} nothing{'' if plan['sbatch'] else '; there is no sbatch here'}")
+
+
+def _compare_limits(settings: SlurmSettings, found: dict[str, Any]) -> None:
+    """Warn where a task of Slurm would be ended before the longest unit is done, or those that share it, or
+    for the memory of a unit."""
+    from mexma_cli.executors.slurm import memory_limit, time_limit
+
+    memory = memory_limit(settings)
+    for stage in found["slurm"]["arrays"]:
+        if memory is not None and memory < (needed := found["unit_memory"][stage]):
+            log.warning(
+                "slurm.options: --mem gives a task %s, and a unit of %s takes about %s",
+                *(size(memory), stage, size(needed)),
+            )
 
     longest, limit = found["longest"], time_limit(settings)
     units = -(-found["works"][longest["work"]]["units"] // settings.array)

@@ -14,14 +14,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
+from typing import Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors.worker import ending_of, line_of
 from mexma_cli.files import read_json, whole_file
 from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.units import STAGE_OF
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +36,8 @@ _NO_CONTROLLER = re.compile("configuration source|fetch config|[Uu]nable to cont
 _TIME = re.compile(r"(?:\d+-)?\d+(?::\d+){0,2}")
 _SECONDS = (86400, 3600, 60, 1)
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?")
+_MEMORY = re.compile(r"--mem(-per-cpu)?=(\d+)([KMGT]?)B?", re.IGNORECASE)
+_CPUS = re.compile(r"--?([cn])(?:pus-per-task=|tasks=)?(\d+)")
 
 SCRIPT = """\
 #!/bin/bash
@@ -167,7 +173,7 @@ class SlurmExecutor:
         """Bash, and `#SBATCH` lines, which sbatch takes apart as a shell would: all is quoted but `setup`."""
         settings = self._settings
         return SCRIPT.format(
-            name=f"mexma-{re.sub('[^A-Za-z0-9._-]+', '_', self._run.name)}",
+            name=_job_name(self._run),
             last=tasks - 1,
             at_once=f"%{settings.at_once}" if settings.at_once else "",
             output=shlex.quote(f"--output={self._folder}/{batch}-%a.log"),
@@ -181,6 +187,43 @@ class SlurmExecutor:
         )
 
 
+def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict[str, Any]:
+    """What would be submitted for a run in this folder, with so many units of each kind of work to do.
+    Nothing is, and no Slurm is needed; names and settings are refused as by `SlurmExecutor`.
+
+    Returns:
+        `arrays` and `tasks`: stage -> how many there are at least: units that become ready later than others
+        of their kind are one more array. `options` of sbatch, the same for all arrays, `logs`, and whether
+        `sbatch` is found here.
+    """
+    run = run.absolute()
+    _check(str(run), settings)
+    arrays, tasks = Counter[str](), Counter[str]()
+    for work, units in left.items():
+        arrays[STAGE_OF[work]] += 1
+        tasks[STAGE_OF[work]] += min(units, settings.array)
+    at_once = [f"--array=0-N%{settings.at_once}"] if settings.at_once else []
+    return {
+        "arrays": dict(arrays),
+        "tasks": dict(tasks),
+        "options": [f"--job-name={_job_name(run)}", *at_once, *settings.options],
+        "logs": f"{run}/slurm/batch-*-TASK.log",
+        "sbatch": shutil.which("sbatch") is not None,
+    }
+
+
+def memory_limit(settings: SlurmSettings) -> int | None:
+    """Bytes of `--mem`, or of `--mem-per-cpu` for all processors of a task; None: without, or 0, which is all
+    memory of a node. Slurm counts in MiB where no unit is named."""
+    found = [match for option in settings.options if (match := _MEMORY.fullmatch(option))]
+    if not found:
+        return None
+    each, number, unit = found[-1].groups()
+    cpus = dict(match.groups() for option in settings.options if (match := _CPUS.fullmatch(option)))
+    size = int(number) << 10 * (1 + "KMGT".index(unit.upper() or "M"))
+    return (size * prod(map(int, cpus.values())) if each else size) or None
+
+
 def time_limit(settings: SlurmSettings) -> int | None:
     """Seconds of `--time`: minutes[:seconds], hours:minutes:seconds or days-hours[:...]; None: without."""
     times = [option.removeprefix("--time=") for option in settings.options if option.startswith("--time=")]
@@ -189,6 +232,10 @@ def time_limit(settings: SlurmSettings) -> int | None:
     numbers = list(map(int, re.split("[-:]", times[-1])))
     first = 0 if "-" in times[-1] else 1 if len(numbers) == 3 else 2
     return sum(number * size for number, size in zip(numbers, _SECONDS[first:], strict=False)) or None
+
+
+def _job_name(run: Path) -> str:
+    return f"mexma-{re.sub('[^A-Za-z0-9._-]+', '_', run.name)}"
 
 
 def _check(run: str, settings: SlurmSettings) -> None:

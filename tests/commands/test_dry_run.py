@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from mexma_cli.settings.stages import bytes_of
 from tests.command import fails, ok, run
+from tests.corpora import corpus
 from tests.stores import make_store
 
 
@@ -68,6 +70,32 @@ def test_probabilities_are_counted(tmp_path: Path) -> None:
         return bytes_of(result.stdout.split("--memory at least ")[1].split()[0])
 
     assert least() > least("--margin", "ratio")
+
+
+def test_a_run_elsewhere_says_what_would_be_submitted(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]]).to_yaml())
+    few = ("--set", "slurm.options=[--mem=90M,--time=9]", "--set", "slurm.array=3")
+    far = ("run", str(recipe), "--dry-run", *few, "--executor")
+    slurm, said = ok(run(*far, "slurm")), json.loads(ok(run(*far, "slurm", "--json")).stdout)
+    for line in (
+        r"Slurm, read +2 tasks in 1 array, at least; a task takes about [0-9.]+ MB",
+        r"Slurm, embed +5 tasks in 2 arrays, .*",  # eight pieces in three tasks, and two stores
+        r"sbatch +--job-name=mexma-run --mem=90M --time=9",
+        rf"logs +{tmp_path}/run/slurm/batch-\*-TASK\.log",
+        "submitted +nothing; there is no sbatch here",
+    ):
+        assert re.search(f"^{line}$", slurm.stdout, re.M), slurm.stdout
+    assert said["slurm"]["tasks"]["embed"] == 5 and said["left"]["embed"] == 8
+    warning = r"--mem gives a task 94.4 MB, and a unit of (\w+) takes about [0-9.]+ [MG]B"
+    warned = re.findall(warning, slurm.stderr)
+    assert warned == [stage for stage, size in said["unit_memory"].items() if size > 90 << 20] != []
+    cores = ok(run(*far, "ray", "--set", "ray.cpus=4"))
+    assert re.search(r"^Ray +\d+ units, 4 cores each; nothing was submitted$", cores.stdout, re.M)
+    assert not (tmp_path / "run").exists()
 
 
 def test_options_that_do_not_go_together(store: Path) -> None:

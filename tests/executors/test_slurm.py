@@ -12,7 +12,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.executors import slurm
-from mexma_cli.executors.slurm import SlurmExecutor, time_limit
+from mexma_cli.executors.slurm import SlurmExecutor, memory_limit, planned, time_limit
 from mexma_cli.files import checksum_file
 from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.run import run_corpus
@@ -28,6 +28,41 @@ from tests.stages.run.test_run import files
 )
 def test_a_time_limit_is_read_as_slurm_does(time: str, seconds: int | None) -> None:
     assert time_limit(SlurmSettings(options=("--time=7", f"--time={time}"))) == seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ("--mem=4G", 4 << 30),
+        ("--mem=500", 500 << 20),
+        ("--mem-per-cpu=1g -c8 --cpus-per-task=2", 2 << 30),
+        ("--mem-per-cpu=512M -c2 --ntasks=3", 3 << 30),
+        ("--mem=0", None),
+        ("--time=1 -c4", None),
+    ],
+)
+def test_the_memory_of_a_task_is_read_as_slurm_does(options: str, size: int | None) -> None:
+    assert memory_limit(SlurmSettings(options=tuple(options.split()))) == size
+
+
+def test_what_is_planned_is_what_is_submitted(jobs: Path, tmp_path: Path) -> None:
+    todo = cuts(tmp_path, 5)
+    settings = SlurmSettings(options=("--time=1",), array=2, at_once=7)
+    said = planned(tmp_path / "run", settings, {"cut": 5, "rows": 1, "tile": 3})
+    assert said["arrays"] == {"read": 1, "knn": 2} and said["tasks"] == {"read": 2, "knn": 3}
+    assert said["sbatch"] and not list(jobs.iterdir())
+    assert not (tmp_path / "run/slurm").exists()
+    executor = SlurmExecutor(tmp_path / "run", settings)
+    for one in todo:
+        executor.submit(one)
+    all_ended(executor, 5)
+    (script,) = (tmp_path / "run/slurm").glob("*.sh")
+    options = [line.removeprefix("#SBATCH ") for line in script.read_text().splitlines() if "#SBATCH" in line]
+    logs = said["logs"].replace("*", "00000").replace("TASK", "%a")
+    assert len(list(jobs.glob("*/*"))) == said["tasks"]["read"]
+    assert set(options) == {option.replace("0-N", "0-1") for option in said["options"]} | {f"--output={logs}"}
+    with pytest.raises(MexmaError, match="no option of sbatch"):
+        planned(tmp_path / "run", SlurmSettings(options=("--time 1",)), {})
 
 
 SBATCH = """\

@@ -20,6 +20,7 @@ from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.stages.costs import STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
@@ -41,7 +42,7 @@ from mexma_cli.stages.run.plan import (
 )
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.run import look
-from mexma_cli.stages.run.units import Kind, RunFolder, Unit
+from mexma_cli.stages.run.units import STAGES, Kind, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
@@ -49,6 +50,7 @@ _LIKE_SENTENCES = re.compile(rb"[^\n]{1,%d}(?=\s)|[^\n]{1,%d}" % ((_SENTENCE_BYT
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
 _WORKER_BYTES, _TORCH_BYTES, _MINI_BYTES = 50_000_000, 230_000_000, 115_000_000  # once they are loaded
+_RULES_BYTES = 200_000_000  # the rules of sentences, and what tells languages
 _BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 6500, 105_000_000
 """Memory to embed: a buffer, the words that `mini` has met by line of text, and all of these at most."""
 _GPUS = {"A100": 312e12, "H100": 989e12}
@@ -87,13 +89,14 @@ def estimate(
         calibrated: Measure what all work costs, and keep it in the run's folder.
 
     Returns:
-        `languages`: lines of each; `units`: stage -> units in all and those up to date; `disk` and `memory`
-        in bytes; `network`: bytes that units read and write; `seconds` by stage, of what is to be done, with
-        the `start` of the command and its workers. What
-        everything takes, done or not: `processor`, hours by stage; `works`, for each kind of unit, how many
-        there are and the hours of all together; `longest`, the `work` whose units are the longest, and the
-        hours of one; `gpu`, the fewest hours of a GPU for the exact search; `index`, where `mine.index: auto`
-        would not search exactly, the hours of the processor with it, and the bytes of memory and of disk.
+        `languages`: lines of each; `units`: stage -> units in all and those up to date; `left`: kind of work
+        -> units to do; `disk` and `memory` in bytes; `unit_memory`: stage -> bytes of a process that does one
+        of its units; `network`: bytes that units read and write; `seconds` by stage, of what is to be done,
+        with the `start` of the command and its workers. What everything takes, done or not: `processor`,
+        hours by stage; `works`, for each kind of unit, how many there are and the hours of all together;
+        `longest`, the `work` whose units are the longest, and the hours of one; `gpu`, the fewest hours of a
+        GPU for the exact search; `index`, where `mine.index: auto` would not search exactly, the hours of the
+        processor with it, and the bytes of memory and of disk.
 
     Raises:
         MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
@@ -130,6 +133,10 @@ def estimate(
         seconds[kind.stage] = seconds.get(kind.stage, 0.0) + spent
         if spent:  # the next language finds loaded what this work needs
             costs[kind.work] = costs[kind.work]._replace(start=0.0)
+    remaining = {
+        work: sum(every[group] - done[group] for group in every if group[1] == work)
+        for work in dict.fromkeys(kind.work for kind in kinds)
+    }
     units = {
         stage: {
             "all": sum(kind.count for kind in kinds if kind.stage == stage),
@@ -138,14 +145,18 @@ def estimate(
         for stage in seconds
     }
     disk, network = _kept_and_read(recipe, texts, encoder.dim)
+    parts_of = _memory(recipe, texts, encoder.dim, held)
+    memory = {stage: parts_of[stage] for stage in units}
     wanted = {stage: spent for stage, spent in seconds.items() if spent}
     if wanted:
         wanted = {"start": 2 * STARTING * slowness(), **wanted}
     return {
         "languages": {code: text.lines for code, text in texts.items()},
         "units": units,
+        "left": {work: count for work, count in remaining.items() if count},
         "disk": disk,
-        "memory": jobs * _memory(recipe, texts, encoder.dim, held),
+        "memory": jobs * _together(memory.values()),
+        "unit_memory": {stage: _together([parts]) for stage, parts in memory.items()},
         "network": network,
         "seconds": {stage: round(spent, 1) for stage, spent in wanted.items()},
         **_costing(recipe, inputs, texts, costs, encoder.dim, held),
@@ -220,7 +231,7 @@ def _costing(
     if recipe.mine.index == EXACT and _indexed_pairs(auto, texts):
         found["index"] = {
             "processor": hours(kind for kind in _imagined(auto, inputs, texts) if kind.stage == "knn"),
-            "bytes": _memory(auto, texts, dim, encoder),
+            "bytes": _together(_memory(auto, texts, dim, encoder).values()),
             "disk": _kept_and_read(auto, texts, dim)[0],
         }
     return found
@@ -234,25 +245,46 @@ def _indexed_pairs(recipe: CorpusRecipe, texts: Mapping[str, _Text]) -> list[tup
     ]
 
 
-def _memory(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int, encoder: int) -> int:
-    """Bytes that a worker holds at most: itself, the encoder, which takes so many and stays for the next one,
-    the libraries of the search, and beside them the unit that takes most."""
+def _memory(
+    recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int, encoder: int
+) -> dict[str, dict[str, int]]:
+    """Stage -> what a worker that does its units holds, and the bytes of it at most. A worker of several
+    stages has each part once, as large as it is in any of them; the encoder takes so many bytes."""
     rows, k = {code: text.lines for code, text in texts.items()}, recipe.mine.k
     most = max(rows.values())
     tile = min(recipe.units.tile, most)
     largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
-    held = _WORKER_BYTES + encoder + _BUFFER_BYTES + min(_KEPT_BYTES * most, _MOST_KEPT_BYTES)
-    needed = [filtering_bytes(most)]
-    if recipe.align is None:
-        held += _TORCH_BYTES if tile * tile * dim >= WORK else 0
-        needed.append(bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)))
-        scored = by_probability(recipe) or recipe.mine.finds
-        needed.append(bytes_to_mine(largest, k) + (bytes_for(largest) - _MINI_BYTES if scored else 0))
-        if recipe.mine.within:
-            needed.append(bytes_within(largest, dim))
-    for pair in _indexed_pairs(recipe, texts):
-        needed += [_index_memory(recipe, texts[code].lines, dim) for code in pair]
-    return held + max(needed)
+    words = _BUFFER_BYTES + min(_KEPT_BYTES * most, _MOST_KEPT_BYTES)
+    embedding = {"encoder": encoder, "words": words}
+    indexes = (
+        _index_memory(recipe, texts[code].lines, dim)
+        for pair in _indexed_pairs(recipe, texts)
+        for code in pair
+    )
+    searching = max(
+        filtering_bytes(most), bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), max(indexes, default=0)
+    )
+    mining = {"work": max(bytes_to_mine(largest, k), bytes_within(largest, dim) if recipe.mine.within else 0)}
+    if by_probability(recipe) or recipe.mine.finds:
+        mini = "encoder" if recipe.encoder.name == BUNDLED else "mini"
+        mining |= {"judging": bytes_for(largest) - _MINI_BYTES, mini: _MINI_BYTES}
+    parts = {
+        "split": {"rules": _RULES_BYTES},
+        "embed": embedding,
+        "knn": {"torch": _TORCH_BYTES if tile * tile * dim >= WORK else 0, "work": searching},
+        "mine": mining,
+        "align": embedding,
+        "filter": {"rules": _RULES_BYTES},
+    }
+    return {stage: {"worker": _WORKER_BYTES, **parts.get(stage, {})} for stage in STAGES}
+
+
+def _together(parts: Iterable[Mapping[str, int]]) -> int:
+    """Bytes of a worker that has all of these parts."""
+    most: Counter[str] = Counter()
+    for some in parts:
+        most |= Counter(some)
+    return most.total()
 
 
 def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
