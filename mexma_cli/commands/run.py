@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATES = ("done", "running", "failed", "blocked", "again")
+STATES = ("done", "running", "waiting", "failed", "blocked", "again")
 _STATES = {
     "running": "the run goes on",
     "finished": "the run has ended",

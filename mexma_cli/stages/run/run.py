@@ -22,7 +22,7 @@ from mexma_cli.stages.run.page import PAGE, is_page, write_page
 from mexma_cli.stages.run.plan import Cut, Inputs, Selection, check_settings, inputs_of, plan, results_of
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, InThisProcess, Progress, Scheduler, is_status
-from mexma_cli.stages.run.units import Kind, RunFolder, Unit, in_the_way
+from mexma_cli.stages.run.units import Kind, RunFolder, Unit, in_the_way, read_unit
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -184,8 +184,9 @@ def look(recipe: CorpusRecipe, inputs: Inputs, chosen: Selection) -> Progress:
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
     unknown, where it has not finished and the file system has no locks that would tell. One that has not
-    begun is refused. Where nothing works on it, units are counted anew: `again` are those that were done,
-    of inputs or settings that are others now."""
+    begun is refused. Of the units that workers were given, `waiting` are those that none has begun. Where
+    nothing works on the run, units are counted anew: `again` are those that were done, of inputs or settings
+    that are others now."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
@@ -197,7 +198,20 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
             _count_anew(recipe, status)
         except MexmaError as error:
             log.warning("whether that is up to date is not known: %s", error.message)
+    elif held:
+        _tell_waiting(RunFolder(path.parent), status)
     return {"state": "running" if held else ended} | status
+
+
+def _tell_waiting(folder: RunFolder, status: dict[str, Any]) -> None:
+    for name in list(status["running"]):
+        todo = folder.todo(name)
+        with suppress(OSError, MexmaError):  # it is done by now
+            if is_held(todo) is False:
+                counts = status["stages"][read_unit(todo).stage]
+                counts["running"] -= 1
+                counts["waiting"] = counts.get("waiting", 0) + 1
+                del status["running"][name]
 
 
 def _count_anew(recipe: CorpusRecipe, status: dict[str, Any]) -> None:

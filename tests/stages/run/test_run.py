@@ -21,6 +21,7 @@ from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
+from mexma_cli.stages.run.units import only_worker
 from mexma_cli.text.lines import read_lines
 from tests.command import fails, ok, run
 from tests.corpora import LINES, InThisProcess, corpus
@@ -174,8 +175,9 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
 
 
 def test_the_status_says_what_works_on_the_run_and_what_changed_since(
-    tmp_path: Path, tiny_encoder: Path
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scheduler, "_SECONDS", 0.0)
     recipe = corpus(tmp_path, tiny_encoder)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
 
@@ -183,8 +185,12 @@ def test_the_status_says_what_works_on_the_run_and_what_changed_since(
         return ok(run("run", tmp_path / "recipe.yaml", "--status")).stdout
 
     def kill(todo: Path) -> None:
-        if "tile" in todo.parts:
+        if "00002-00002.todo.json" in todo.parts:
             assert said().endswith("the run goes on\n") and status_of(recipe)["state"] == "running"
+            with only_worker(todo):
+                tiles = status_of(recipe)["stages"]["knn"]
+                assert tiles["running"] == 1 and tiles["waiting"] > 0
+                assert f"1 running, {tiles['waiting']} waiting" in said() and said().count("running:") == 1
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
