@@ -41,7 +41,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.worker_pool import result, worker_pool
 from mexma_cli.store.spool import HASHED, Table, repeats
-from mexma_cli.text.duplicates import fold, folded, pair_hash
+from mexma_cli.text.duplicates import fold, folded, letters_of, pair_hash
 from mexma_cli.text.identify import (
     SHORT,
     Identifier,
@@ -78,6 +78,9 @@ class Judged(NamedTuple):
 
 HASHES: dict[str, Callable[[str, str], int]] = {
     "duplicate": pair_hash,
+    "duplicate-letters": lambda source, target: pair_hash(
+        letters_of(source) or source, letters_of(target) or target
+    ),
     "duplicate-source": lambda source, target: xxhash.xxh3_64_intdigest(source.encode()),
     "duplicate-target": lambda source, target: xxhash.xxh3_64_intdigest(target.encode()),
 }

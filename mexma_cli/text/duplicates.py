@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from unicodedata import category
 
 import numpy as np
@@ -16,12 +14,15 @@ from mexma_cli.text.characters import every_character
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.normalise import normal_form
 
+if TYPE_CHECKING:
+    import regex
+
 SLOTS = 1 << 22
 """Sentences remembered at most: 64 MB."""
 Reason = Literal["identical", "near-identical"]
-COPY_OVERLAP = 0.9
-"""Share of letter trigrams in common from which two sentences are near-copies."""
-_NO_LETTERS = re.compile(r"[\W\d_]+")
+NEAR_COPY = 0.95
+"""Edit similarity from which two sentences are near-copies: some more of the translations between Danish and
+Bokmål would be with 0.9."""
 _HASHES, _SHIFT = 256, np.uint32(24)
 _MIXED = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], dtype=np.uint32)
 """Odd numbers, as hashes have them: their products overflow, and the upper bits of the sum depend on all."""
@@ -99,36 +100,71 @@ def pair_hash(source: str, target: str, seed: int = 0) -> int:
     return xxhash.xxh3_64_intdigest(f"{source}\t{target}".encode(), seed=seed)
 
 
-def copy_reason(source: str, target: str) -> Reason | None:
+def letters_of(sentence: str) -> str:
+    """The letters and marks of a sentence, in lower case: no numbers, spaces and punctuation."""
+    return _no_letters().sub("", normal_form("NFKC", sentence).casefold())
+
+
+@cache
+def _no_letters() -> regex.Pattern[str]:
+    import regex  # knows the classes of Unicode
+
+    return regex.compile(r"[^\p{L}\p{M}]+")
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Levenshtein distance: characters to insert, delete or replace.
+
+    A column of the table is a number of as many bits as `one` has characters (Myers, 1999; Hyyrö, 2003).
+    """
+    places: dict[str, int] = {}
+    for place, character in enumerate(one):
+        places[character] = places.get(character, 0) | 1 << place
+    every, last = (1 << len(one)) - 1, 1 << len(one) >> 1
+    rises, falls, distance = every, 0, len(one) or len(other)
+    for character in other if one else "":
+        equal = places.get(character, 0)
+        level = (((equal & rises) + rises) ^ rises) | equal | falls
+        up, down = falls | (every & ~(level | rises)), level & rises
+        distance += bool(up & last) - bool(down & last)
+        up, down = up << 1 | 1, down << 1
+        rises, falls = (down | ~(level | up)) & every, up & level & every
+    return distance
+
+
+def copy_reason(source: str, target: str, limit: float = NEAR_COPY) -> Reason | None:
     """Why a pair is a copy and no translation; None if it does not look like a copy.
 
-    identical: equal except for white space at the ends. near-identical: equal letters after case folding
-    (numbers and punctuation may differ), or `COPY_OVERLAP` of all letter trigrams in common (Dice's
-    coefficient of both multisets). Two sides without any letter are copies, too.
+    identical: equal except for white space at the ends. near-identical: an edit similarity of `limit` or more
+    between the letters of both (numbers, case and punctuation may differ), 1 minus their edit distance by the
+    length of the longer one. Two sides without any letter are copies, too.
     """
     if source.strip() == target.strip():
         return "identical"
-    first, second = _letters(source), _letters(target)
-    if first == second:
-        return "near-identical"
-    grams, others = _trigrams(first), _trigrams(second)
-    enough = COPY_OVERLAP * (grams.total() + others.total()) / 2
-    return "near-identical" if (grams & others).total() >= max(enough, 1) else None
+    first, second = sorted((letters_of(source), letters_of(target)), key=len)
+    longer = len(second) or 1
+    if len(second) and len(first) / longer < limit:
+        return None
+    return "near-identical" if (longer - edit_distance(first, second)) / longer >= limit else None
 
 
-def copy_reasons(sources: Sequence[str], targets: Sequence[str]) -> list[Reason | None]:
+def copy_reasons(
+    sources: Sequence[str], targets: Sequence[str], limit: float = NEAR_COPY
+) -> list[Reason | None]:
     """`copy_reason` of each of N pairs.
 
-    The trigrams of most pairs need not be compared: they are counted by a few bits of a hash, for all pairs
-    at once, and those counts have at least as much in common as the trigrams.
+    The letters of most pairs need not be compared: an edit changes three trigrams at most (Ukkonen, 1992).
+    These are counted by a few bits of a hash, for all pairs at once, and those counts have at least as much
+    in common as the trigrams.
     """
     found: list[Reason | None] = [None] * len(sources)
     for start in range(0, len(sources), _AT_ONCE):
         sides = [side[start : start + _AT_ONCE] for side in (sources, targets)]
         one, other = map(_hashed_trigrams, sides)
-        common, both = np.minimum(one, other).sum(axis=1), (one + other).sum(axis=1)
-        for row in np.flatnonzero(2 * common >= COPY_OVERLAP * both).tolist():
-            found[start + row] = copy_reason(sides[0][row], sides[1][row])
+        common, most = np.minimum(one, other).sum(axis=1), np.maximum(one.sum(axis=1), other.sum(axis=1))
+        edits = np.floor((1 - limit) * (most + 2) + 1e-6)
+        for row in np.flatnonzero(common >= most - 3 * edits).tolist():
+            found[start + row] = copy_reason(sides[0][row], sides[1][row], limit)
     return found
 
 
@@ -146,17 +182,9 @@ def _hashed_trigrams(sentences: Sequence[str]) -> np.ndarray:
 
 @cache
 def _is_letter() -> np.ndarray:
-    """Whether `_NO_LETTERS` leaves each code point, bool [0x110000]."""
+    """Whether `letters_of` leaves each code point, bool [0x110000]."""
     every = every_character()
     letters = np.ones(len(every), dtype=bool)
-    for found in _NO_LETTERS.finditer(every):
+    for found in _no_letters().finditer(every):
         letters[found.start() : found.end()] = False
     return letters
-
-
-def _letters(sentence: str) -> str:
-    return _NO_LETTERS.sub("", normal_form("NFKC", sentence).casefold())
-
-
-def _trigrams(letters: str) -> Counter[str]:
-    return Counter(letters[i : i + 3] for i in range(len(letters) - 2))

@@ -26,7 +26,7 @@ from mexma_cli.text.characters import (
     SYMBOL,
     Characters,
 )
-from mexma_cli.text.duplicates import copy_reasons, fold
+from mexma_cli.text.duplicates import NEAR_COPY, copy_reasons, fold
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.numbers import shared_numbers
 from mexma_cli.text.repair import MARKUP, has_mojibake
@@ -85,7 +85,12 @@ RULES = {
         Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
         Rule("probability", "the probability is below {}, or there is none", of="pair", limit=0.5, on=False),
         Rule("excluded", "a sentence of an excluded file, whatever its case and punctuation", of="pair"),
-        Rule("copy", "both sides are equal, or nearly (case, numbers, a few letters)", of="pair"),
+        Rule(
+            "copy",
+            "both sides are equal, or their letters have an edit similarity of {} or more",
+            of="pair",
+            limit=NEAR_COPY,
+        ),
         Rule("numbers", "share of numbers (in digits) that both sides have below {}", of="pair", limit=0.5),
         Rule("language", "not the declared language, nor one often confused with it", of="language"),
         Rule("boilerplate", "a sentence in more than {} documents", of="text", limit=10),
@@ -95,6 +100,12 @@ RULES = {
             "shares about {} of its 5-character runs with an earlier sentence",
             of="text",
             limit=0.8,
+            on=False,
+        ),
+        Rule(
+            "duplicate-letters",
+            "the same pair came before, but for case, numbers and punctuation",
+            of="corpus",
             on=False,
         ),
         Rule("duplicate-source", "the same source came before", of="corpus", on=False),
@@ -163,6 +174,9 @@ _MEANT = {
     "words": ("few-words", "many-words", "long-word"),
     "score": ("low-score", "high-score"),
     "langid": ("language",),
+    "near-duplicate": ("duplicate-letters",),
+    "near-copy": ("copy",),
+    "identical": ("copy",),
 }
 """Names that are none, and the rules that users may mean by them."""
 
@@ -294,7 +308,9 @@ class PairRules:
 
 
 _PAIRS: dict[str, Callable[..., list[bool]]] = {
-    "copy": lambda sources, targets, limit: [reason is not None for reason in copy_reasons(sources, targets)],
+    "copy": lambda sources, targets, limit: [
+        reason is not None for reason in copy_reasons(sources, targets, limit)
+    ],
     "numbers": lambda sources, targets, limit: [
         shared < limit for shared in map(shared_numbers, sources, targets)
     ],

@@ -163,6 +163,7 @@ def test_rules_by_name(tmp_path: Path) -> None:
     assert reasons("--off", "all", "--on", "low-score=1.3") == ["low-score"] * 8
     assert reasons("--off", "all", "--on", "duplicate-target") == ["duplicate-target"] * 2
     assert "copy" not in reasons("--off", "copy", "--off", "numbers")
+    assert reasons("--off", "all", "--on", "duplicate-letters") == ["duplicate-letters"]
     test_set = write(tmp_path / "test.txt", "x\tIT RAINED all night long")
     assert reasons("--off", "all", "--on", "excluded", "--exclude", str(test_set)) == ["excluded"] * 3
     marked = write(
@@ -181,7 +182,28 @@ def test_rules_by_name(tmp_path: Path) -> None:
         done = ok(filtered(scored, "--off", "all", "--on", "low-score=1.06"))
         assert ("threshold 1.06 is of margins, and these pairs look" in done.stderr) == told
     fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
+    near = "there is no rule 'near-duplicate'", "did you mean duplicate-letters?"
+    fails(filtered(path, "--on", "near-duplicate"), 1, *near)
     fails(filtered(path, "--on", "html=3"), 1, "the rule html has no limit")
+
+
+def test_near_copies_and_pairs_that_came_before_in_other_numbers_are_counted(tmp_path: Path) -> None:
+    pairs = [
+        ("", "Seite 12: Lesen Sie mehr.", "Page 12: read more."),
+        ("duplicate-letters", "SEITE 13 – lesen Sie mehr!", "Page 13: Read more"),
+        ("", "Seite 12: Lesen Sie mehr.", "Page 12: read on."),
+        ("copy", "Read all about it", "Read all about if"),
+        ("copy", "“The Times”, 4 May", "The Times (5 May)"),
+        ("", "Livet var Menneskenes Lys.", "Das Leben war das Licht der Menschen."),
+    ]
+    path = write(tmp_path / "in.tsv", *("\t".join(pair[1:]) for pair in pairs))
+    rules = "--off", "all", "--on", "copy=0.9", "--on", "duplicate-letters"
+    done = ok(filtered(path, *rules, "--rejects", tmp_path / "r", "--report", tmp_path / "report.json"))
+    assert done.stdout.splitlines() == ["\t".join(pair[1:]) for pair in pairs if not pair[0]]
+    rejects = [line.split("\t")[:2] for line in (tmp_path / "r").read_text().splitlines()]
+    assert rejects == [[reason, str(row)] for row, (reason, *_) in enumerate(pairs, 1) if reason]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["dropped"] == {"copy": 2, "duplicate-letters": 1} and report["rules"]["copy"] == 0.9
 
 
 def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:

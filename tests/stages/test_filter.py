@@ -16,7 +16,10 @@ from mexma_cli.text.rules import CODES, NAMES
 
 Row = tuple[str, str, str]
 """Source, target, and the rule that is broken already."""
-ROWS = st.lists(st.tuples(*[st.sampled_from("abc")] * 2, st.sampled_from(["", "", "", "short"])), max_size=40)
+ROWS = st.lists(
+    st.tuples(*[st.sampled_from(["a", "b", "c", "A1", "7"])] * 2, st.sampled_from(["", "", "", "short"])),
+    max_size=40,
+)
 
 
 def batches(rows: list[Row], size: int) -> Iterator[Judged]:
@@ -32,9 +35,13 @@ def expected(rows: list[Row], rules: list[str]) -> list[str]:
     for rule in rules:
         seen = set()
         for number, (source, target, _) in enumerate(rows):
-            same = {"duplicate": (source, target), "duplicate-source": source, "duplicate-target": target}[
-                rule
-            ]
+            letters = [side.lower().strip("0123456789") or side for side in (source, target)]
+            same = {
+                "duplicate": (source, target),
+                "duplicate-letters": tuple(letters),
+                "duplicate-source": source,
+                "duplicate-target": target,
+            }[rule]
             if not reasons[number]:
                 reasons[number] = rule if same in seen else ""
                 seen.add(same)
