@@ -3,6 +3,7 @@
     python benchmarks/filter.py --data DIR
     python benchmarks/filter.py --data DIR --languages fra_Latn swh_Latn --seed 2
     python benchmarks/filter.py --data DIR --mojibake
+    python benchmarks/filter.py --data DIR --copies
 
 DIR has ntrex128/ (NTREX-128, a file a language, line-aligned). Of the pairs of each language with English a
 quarter is damaged, each pair in one way, by a seed; then all of them are filtered. Recall is the share of the
@@ -11,6 +12,10 @@ for a reason that were damaged, in whatever way. Speed is that of the rules (pro
 
 With --mojibake: of 120 lines of every language, in which one word was read in a code page, as half-repaired
 text has it, the share that the rule `encoding` finds; and how many lines of all texts, as they are, it drops.
+
+With --copies: the share that the rule `copy` drops at several limits, of translations between languages that
+are close to one another (news, verses), which it should keep, and of English sentences (news, Tatoeba) beside
+themselves with something changed; and what of all these translations `duplicate-letters` drops.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ from pathlib import Path
 from mexma_cli import languages
 from mexma_cli.numerics.machine import processor_name
 from mexma_cli.settings.stages import RuleSettings
-from mexma_cli.stages.filter import filter_rules
+from mexma_cli.stages.filter import HASHES, filter_rules
+from mexma_cli.text.duplicates import copy_reasons
 from mexma_cli.text.rules import NAMES, RULES, SentenceRules
 
 LANGUAGES = ["fra_Latn", "deu_Latn", "fin_Latn", "swh_Latn", "rus_Cyrl", "arb_Arab", "hin_Deva", "zho_Hans"]
@@ -81,8 +87,8 @@ def damages(other: list[str] | None, script: list[str]) -> dict[str, Callable[[P
     }
 
 
-def read(data: Path, code: str) -> list[str]:
-    with gzip.open(data / "ntrex128" / f"{code}.txt.gz", "rt", encoding="utf-8") as file:
+def read(data: Path, code: str, corpus: str = "ntrex128") -> list[str]:
+    with gzip.open(data / corpus / f"{code}.txt.gz", "rt", encoding="utf-8") as file:
         return [line.strip() for line in file]
 
 
@@ -160,16 +166,71 @@ def with_mojibake(line: str, page: str) -> str | None:
     return " ".join(words)
 
 
+LIMITS = (0.8, 0.85, 0.9, 0.95, 1.0)
+CLOSE = "dan_Latn-nob_Latn nno_Latn-nob_Latn swe_Latn-dan_Latn spa_Latn-por_Latn glg_Latn-por_Latn "
+CLOSE += "cat_Latn-spa_Latn ukr_Cyrl-rus_Cyrl bel_Cyrl-ukr_Cyrl bul_Cyrl-mkd_Cyrl ces_Latn-slk_Latn "
+CLOSE += "hrv_Latn-bos_Latn ind_Latn-zsm_Latn afr_Latn-nld_Latn hin_Deva-npi_Deva deu_Latn-eng_Latn"
+
+
+def letter_changed(sentence: str) -> str:
+    place = random.choice([place for place, character in enumerate(sentence) if character.isalpha()])
+    others = "aeinrst".replace(sentence[place].lower(), "")
+    return sentence[:place] + random.choice(others) + sentence[place + 1 :]
+
+
+def word_changed(sentence: str) -> str:
+    words = sentence.split()
+    words[random.randrange(len(words))] = random.choice(["Monday", "house", "their", "seen", "two"])
+    return " ".join(words)
+
+
+CHANGES: dict[str, Callable[[str], str]] = {
+    "capitals": str.upper,
+    "punctuation, a number": lambda sentence: f"“{sentence.rstrip('.!?')}” (12)",
+    "a letter": letter_changed,
+    "two letters": lambda sentence: letter_changed(letter_changed(sentence)),
+    "a word": word_changed,
+}
+
+
+def copies(data: Path) -> None:
+    limits = " | ".join(f"{limit:g}" for limit in LIMITS)
+    print(f"| dropped, % | pairs | {limits} | `duplicate` | `duplicate-letters` |")
+    print("| --- " * (4 + len(LIMITS)) + "|")
+    for corpus in ("ntrex128", "bible"):
+        for code, other in (pair.split("-") for pair in CLOSE.split()):
+            if (data / corpus / f"{code}.txt.gz").exists() and (data / corpus / f"{other}.txt.gz").exists():
+                sides = zip(read(data, code, corpus), read(data, other, corpus), strict=True)
+                print_copies(f"{corpus}, {code[:3]}-{other[:3]}", [pair for pair in sides if all(pair)])
+    tatoeba = (data / "tatoeba" / name for name in ("tatoeba.deu-eng.eng", "tatoeba.spa-eng.eng"))
+    short = [line for path in tatoeba if path.exists() for line in path.read_text("utf-8").splitlines()]
+    for name, sentences in (("ntrex128", read(data, "eng_Latn")), ("tatoeba", short)):
+        for change, changed in CHANGES.items():
+            print_copies(f"{name}, {change}", [(one, changed(one)) for one in sentences])
+
+
+def print_copies(name: str, pairs: list[Pair]) -> None:
+    sides = [side for side, _ in pairs], [side for _, side in pairs]
+    found = [sum(map(bool, copy_reasons(*sides, limit))) / len(pairs) for limit in LIMITS]
+    again = [len(pairs) - len({HASHES[rule](*pair) for pair in pairs}) for rule in list(HASHES)[:2]]
+    shares = " | ".join(f"{100 * share:.2f}" for share in found)
+    print(f"| {name} | {len(pairs)} | {shares} | {again[0]} | {again[1]} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--languages", nargs="+", default=LANGUAGES)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mojibake", action="store_true")
+    parser.add_argument("--copies", action="store_true")
     arguments = parser.parse_args()
     random.seed(arguments.seed)
     if arguments.mojibake:
         mojibake(arguments.data)
+        return
+    if arguments.copies:
+        copies(arguments.data)
         return
     made: Counter[str] = Counter()
     hit: Counter[str] = Counter()  # dropped for the reason it was damaged for
