@@ -87,7 +87,7 @@ RULES = {
         Rule("excluded", "a sentence of an excluded file, whatever its case and punctuation", of="pair"),
         Rule(
             "copy",
-            "both sides are equal, or their letters have an edit similarity of {} or more",
+            "the letters of both sides have an edit similarity of {} or more",
             of="pair",
             limit=NEAR_COPY,
         ),
