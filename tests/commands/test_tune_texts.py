@@ -172,6 +172,30 @@ class TestLabels:
         )
         assert ok(run(*command)).stdout == found
 
+    def test_joined_sentences_do_not_count_and_it_is_said_why(self, tmp_path: Path) -> None:
+        """Labels of an alignment: mining finds no joined sentences."""
+        sides = [tmp_path / "fra.txt", tmp_path / "eng.txt"]
+        for side in sides:
+            chapters = sorted((ROOT / "examples/jonah" / side.stem).iterdir())
+            side.write_text("".join(one.read_text("utf-8") for one in chapters), "utf-8")
+        aligned = ok(run("align", *sides, "--model", "mini")).stdout.splitlines()
+        lines = [set(side.read_text("utf-8").splitlines()) for side in sides]
+        pairs = [line.split("\t")[1:3] for line in aligned]
+        joined = [pair for pair in pairs if not (pair[0] in lines[0] and pair[1] in lines[1])]
+        assert 10 < len(joined) < len(pairs) / 2
+        labels = write(tmp_path / "labels.tsv", *("y\t0\t0\t" + "\t".join(pair) for pair in pairs))
+        command = "tune", *sides, "--model", "mini", "--labels", labels
+        done = ok(run(*command))
+        left, count = map(int, re.findall(r"labels\.tsv: (\d+) of (\d+) labels do not count", done.stderr)[0])
+        assert count == len(pairs) and len(joined) <= left < len(joined) + 5
+        assert f"\n{count - left} labels: {count - left} right, 0 wrong" in done.stderr
+        write(labels, *("y\t0\t0\t" + "\t".join(pair) for pair in joined))
+        train = "classifier", "train", labels, *sides, "--model", "mini", "-o", tmp_path / "own.json"
+        for wrong in (run(*command), run(*train)):
+            fails(
+                wrong, 1, "has no label of two lines of these texts", "not joined sentences of `mexma align`"
+            )
+
     def test_q_stops(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"
         command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
@@ -195,7 +219,7 @@ class TestLabels:
         [
             ("y\t1\t1\tother\ttexts", "has labels of other texts"),
             ("y\t1\t451\ta\tb", "has labels of other texts"),
-            ("y\t0\t0\tother\ttexts", "has labels of other texts"),
+            ("y\t0\t0\tother\ttexts", "has no label of two lines of these texts"),
             ("yes\t1\t1\ta\tb", "line 1: not a label"),
             ("y\t-1\t1\ta\tb", "line 1: not a label"),
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,22 +16,25 @@ from mexma_cli.formats.labels import RIGHT, SKIPPED, WRONG, Label, read_labels
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.amounts import counted
+
+log = logging.getLogger(__name__)
 
 
 class Labels:
-    """A file of labels of two texts; one of other texts, or with a line that is no label, is refused. Where
-    lines are not known, the first ones with these sentences count."""
+    """A file of labels of two texts; one of other texts, or with a line that is no label, is refused. Labels
+    of no pair that was found, such as those of joined sentences, do not count, and it is said how many."""
 
     def __init__(self, path: Path, pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> None:
         self._path, self._pairs, self._stores = path, pairs, (source, target)
-        self._answers: dict[tuple[int, int], str] = {}
+        self._answers: dict[int, str] = {}
         if path.exists():
             self._read()
 
     def drawn(self, model: PairPrecision, count: int) -> list[int]:
         """The pairs to ask about, those that were answered already left out; always the same ones."""
         chosen = pairs_to_label(model.probabilities, count)
-        return [place for place in chosen.tolist() if self._rows(place) not in self._answers]
+        return [place for place in chosen.tolist() if place not in self._answers]
 
     def sentences(self, places: list[int]) -> Iterator[tuple[int, str, str]]:
         """(pair, source, target) of some pairs."""
@@ -50,18 +54,19 @@ class Labels:
             file.write(label.line)
             file.flush()
             os.fsync(file.fileno())
-        self._answers[rows] = answer
+        self._answers[place] = answer
 
     def corrected(self, model: PairPrecision) -> PairPrecision:
-        """The model, corrected by all answers about pairs that are still among these."""
-        said = {rows: answer for rows, answer in self._answers.items() if answer != SKIPPED}
-        sources = np.array([source for source, _ in said], dtype=np.int64)
-        some = np.flatnonzero(np.isin(self._pairs.source, sources)).tolist()
-        known = [place for place in some if self._rows(place) in said]
-        if not known:
+        """The model, corrected by all answers."""
+        return model.labelled(*self.said)
+
+    @property
+    def said(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the pairs that were called right or wrong, int64 [m], and which are right, bool [m]."""
+        said = {place: answer for place, answer in self._answers.items() if answer != SKIPPED}
+        if not said:
             raise MexmaError(f"{self._path}: no pair is labelled", "answer y or n for some")
-        right = np.array([said[self._rows(place)] == RIGHT for place in known])
-        return model.labelled(np.array(known), right)
+        return np.array(list(said)), np.array(list(said.values())) == RIGHT
 
     @property
     def counts(self) -> dict[str, int]:
@@ -73,51 +78,48 @@ class Labels:
         return int(self._pairs.source[place]), int(self._pairs.target[place])
 
     def _read(self) -> None:
-        said: dict[tuple[int, int], tuple[str, str]] = {}
-        unplaced: dict[tuple[str, str], str] = {}
+        placed: dict[tuple[int, int], Label] = {}
+        others: dict[tuple[str, str], Label] = {}  # whose lines are not known
         for label in read_labels(self._path):
             rows = label.lines[0] - 1, label.lines[1] - 1
             if rows == (-1, -1):
-                unplaced[label.sentences] = label.answer
+                others[label.sentences] = label
             else:
-                self._answers[rows], said[rows] = label.answer, label.sentences
-        if unplaced:
-            self._place(unplaced)
+                placed[rows] = label
+        total, found, wanted = len(placed) + len(others), list[dict[int, str]](), list[list[int]]()
         for side, store in enumerate(self._stores):
-            lines = np.array([rows[side] for rows in said], dtype=np.int64)
+            lines = np.array([rows[side] for rows in placed], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
-                raise self._of_other_texts()
+                raise self._refused("has labels of other texts")
             texts = KeptTexts(store.sentences(), lines).take(lines)
-            if any(one_field(text) != kept[side] for text, kept in zip(texts, said.values(), strict=True)):
-                raise self._of_other_texts()
+            if list(map(one_field, texts)) != [label.sentences[side] for label in placed.values()]:
+                raise self._refused("has labels of other texts")
+            found.append(_rows_of({sentences[side] for sentences in others}, store))
+            wanted.append([*lines.tolist(), *found[side]])
+        known = [set(rows.values()) for rows in found]
+        if total == len(others) > 0 and not any(one in known[0] and two in known[1] for one, two in others):
+            raise self._refused("has no label of two lines of these texts")
+        near = np.isin(self._pairs.source, wanted[0]) & np.isin(self._pairs.target, wanted[1])
+        for place in np.flatnonzero(near).tolist():
+            rows = self._rows(place)
+            sentences = found[0].get(rows[0], ""), found[1].get(rows[1], "")
+            if label := placed.pop(rows, None) or others.pop(sentences, None):
+                self._answers[place] = label.answer
+        if left := len(placed) + len(others):
+            said = (
+                "%s: %s of %s do not count: of pairs that mining does not find here, such as joined sentences"
+            )
+            log.warning(said, self._path, f"{left:,}", counted(total, "label"))
 
-    def _place(self, unplaced: dict[tuple[str, str], str]) -> None:
-        """Keep answers about sentences: they are about a pair of these, else about their first rows."""
-        texts = [
-            self._texts(store, {sentences[side] for sentences in unplaced})
-            for side, store in enumerate(self._stores)
-        ]
-        firsts = [{text: row for row, text in reversed(found.items())} for found in texts]
-        near = [
-            np.isin(rows, list(found))
-            for rows, found in zip((self._pairs.source, self._pairs.target), texts, strict=True)
-        ]
-        for source, target in map(self._rows, np.flatnonzero(near[0] & near[1]).tolist()):
-            if answer := unplaced.pop((texts[0][source], texts[1][target]), None):
-                self._answers[source, target] = answer
-        for (one, other), answer in unplaced.items():
-            self._answers[firsts[0][one], firsts[1][other]] = answer
-
-    def _texts(self, store: EmbeddingStore, wanted: set[str]) -> dict[int, str]:
-        """The sentences of all rows that have one of these."""
-        lines = enumerate(map(one_field, store.sentences()))
-        found = {row: line for row, line in lines if line in wanted}
-        if wanted - set(found.values()):
-            raise self._of_other_texts()
-        return found
-
-    def _of_other_texts(self) -> MexmaError:
+    def _refused(self, why: str) -> MexmaError:
         return MexmaError(
-            f"{self._path} has labels of other texts",
-            "name another file; of any bitext, `mexma filter --exclude LABELS` drops the wrong pairs",
+            f"{self._path} {why}",
+            "label pairs that `mexma mine` finds in these texts, not joined sentences of `mexma align`; of "
+            "any bitext, `mexma filter --exclude LABELS` drops the wrong pairs",
         )
+
+
+def _rows_of(sentences: set[str], store: EmbeddingStore) -> dict[int, str]:
+    """The rows that have one of these sentences, with it."""
+    lines = enumerate(map(one_field, store.sentences())) if sentences else ()
+    return {row: line for row, line in lines if line in sentences}
