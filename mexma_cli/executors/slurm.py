@@ -219,7 +219,7 @@ def memory_limit(settings: SlurmSettings) -> int | None:
     if not found:
         return None
     each, number, unit = found[-1].groups()
-    cpus = dict(match.groups() for option in settings.options if (match := _CPUS.fullmatch(option)))
+    cpus = {match[1]: match[2] for option in settings.options if (match := _CPUS.fullmatch(option))}
     size = int(number) << 10 * (1 + "KMGT".index(unit.upper() or "M"))
     return (size * prod(map(int, cpus.values())) if each else size) or None
 
