@@ -14,7 +14,21 @@ from typing import TYPE_CHECKING, Any
 # folders' modules are reached as everywhere here: `from mexma_cli.knn.exact import knn`.
 import mexma_cli.align as _align  # noqa: F401
 import mexma_cli.knn as _knn  # noqa: F401
-from mexma_cli.api import align, embed, evaluate, filter, knn, langid, mine, run, score, split, train, tune
+from mexma_cli.api import (
+    align,
+    embed,
+    evaluate,
+    filter,
+    knn,
+    langid,
+    mine,
+    run,
+    score,
+    search,
+    split,
+    train,
+    tune,
+)
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -36,6 +50,7 @@ __all__ = [
     "mine",
     "run",
     "score",
+    "search",
     "split",
     "train",
     "tune",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.formats.bitext import FoundPair
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.reporting.result import Result
     from mexma_cli.settings.keywords import (
@@ -48,6 +49,7 @@ def split(
     *,
     lang: str,
     rejects: Name | None = None,
+    encoding: str | None = None,
     workers: int = 1,
     on_progress: Progress | None = None,
     **settings: Unpack[SplitKeywords],
@@ -61,6 +63,7 @@ def split(
         output: File of the sentences, one a line; compressed if named .gz, .bz2, .xz or .zst.
         lang: Language of the documents, such as fra_Latn, fra or fr; und: not stated.
         rejects: File for what is dropped: reason, document id, start, end, text.
+        encoding: Of texts that are neither UTF-8 nor UTF-16, such as windows-1252.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
         on_progress: Called with bytes of text done and about how many there are, 0 if nobody knows.
         settings: The options of `mexma split`, and the rules (`on`, `off`).
@@ -84,12 +87,14 @@ def split(
     from mexma_cli.stages.split.inputs import chosen_inputs
     from mexma_cli.stages.split.split import SplitOutputs
     from mexma_cli.stages.split.split import split as split_documents
+    from mexma_cli.text.pages import stating
 
     given = list(map(str, [inputs] if isinstance(inputs, str | Path) else inputs))
-    found, how = chosen_inputs(given, lang, SplitSettings.of(settings), rejects is not None)
-    outputs = SplitOutputs(Path(output), None if rejects is None else Path(rejects))
-    refuse_overwriting([*outputs.files, outputs.report], found.files)
-    return split_documents(found, how, outputs, workers, on_progress=on_progress)
+    with nullcontext() if encoding is None else stating(encoding):
+        found, how = chosen_inputs(given, lang, SplitSettings.of(settings), rejects is not None)
+        outputs = SplitOutputs(Path(output), None if rejects is None else Path(rejects))
+        refuse_overwriting([*outputs.files, outputs.report], found.files)
+        return split_documents(found, how, outputs, workers, on_progress=on_progress)
 
 
 def langid(
@@ -397,6 +402,59 @@ def score(
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
         return score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
+
+
+def search(
+    target: Text,
+    *,
+    query: str | None = None,
+    queries: Text | None = None,
+    top: int | None = None,
+    docs: Name | None = None,
+    encoder: str | Path | SentenceEncoder | None = None,
+    **settings: Unpack[ScoreKeywords],
+) -> list[FoundPair]:
+    """Find the sentences of a store that are nearest to a query, as `mexma search` does.
+
+    Args:
+        target: The store; with `queries` also a text.
+        query: A sentence.
+        queries: A text or store of queries, in place of one.
+        top: Sentences for each query. Default: 5; with `queries` 1.
+        docs: File with the document id of every line of the target.
+        encoder: As for `mine`. A loaded one makes many calls quick.
+        settings: With `queries`: `margin` and `k`.
+
+    Returns:
+        For each query the best first: `score`, `source` (the query), `target`, `rank`, `line` (from 1),
+        `document`; rank 0 where there is none.
+
+    Raises:
+        MexmaError: A file that is missing or damaged, an empty query, or different encoders.
+        TypeError: An unknown setting, or not one of `query` and `queries`.
+
+    >>> from mexma_cli import search
+    >>> for hit in search("spa.emb", query="He was born in Africa.", top=2):
+    ...     print(f"{hit.score:.2f} line {hit.line}: {hit.target}")
+    0.91 line 2074: Él nació en África.
+    0.42 line 193: Los niños me tienen miedo.
+    """
+    from mexma_cli.settings.stages import ScoreSettings
+    from mexma_cli.stages import search as stage
+    from mexma_cli.stages.embed.inputs import open_inputs, open_store
+
+    if (query is None) == (queries is None) or (query is not None and settings):
+        raise TypeError("one of query and queries is wanted, and settings with queries alone")
+    ids = None if docs is None else Path(docs)
+    if query is not None:
+        store = open_store(_path(target))
+        return stage.nearest_to_sentence(query, store, _choice(encoder), top or 5, stage.places(store, ids))
+    assert queries is not None
+    wanted = ScoreSettings.of(settings)
+    with ExitStack() as stack:
+        asking, asked = open_inputs(stack, [_path(queries), _path(target)], _choice(encoder))
+        hits = stage.search(asking, asked, wanted, top=top or 1)
+        return list(stage.found_pairs(asking, asked, hits, stage.places(asked, ids)))
 
 
 def tune(

@@ -151,6 +151,40 @@ def test_pairs_are_written_in_the_format_of_the_name(folder: Path, tmp_path: Pat
     assert len(repr(mined)) < 400 and len(mined) == 2
 
 
+def test_hits_say_where_they_are(folder: Path, tmp_path: Path) -> None:
+    text = folder / "examples/spa-eng/spa.txt"
+    lines = text.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "q.txt").write_text(f"{lines[6]}\n\n{lines[2000]}\n", encoding="utf-8")
+    (tmp_path / "spa.docs").write_text("".join(f"book {row // 1000}\t0\t1\n" for row in range(len(lines))))
+    queries, docs = tmp_path / "q.txt", tmp_path / "spa.docs"
+    hits = mexma_cli.search(folder / "spa.emb", queries=queries, docs=docs, margin="absolute")
+    assert [(hit.target, hit.line, hit.document) for hit in hits] == [
+        (lines[6], 7, "book 0"),
+        ("", 0, ""),
+        (lines[2000], 2001, "book 2"),
+    ]
+    encoder = mexma_cli.SentenceEncoder.load("mini")
+    store = mexma_cli.EmbeddingStore.open(folder / "spa.emb")
+    (hit,) = mexma_cli.search(store, query=lines[6], top=1, encoder=encoder)
+    assert hit.line == 7 and hit.document.endswith("spa.txt")
+    for given in ({}, {"query": "a", "queries": "b"}, {"query": "a", "k": 4}):
+        with pytest.raises(TypeError, match="one of query and queries"):
+            mexma_cli.search(store, **given)  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match="the query is empty"):
+        mexma_cli.search(store, query=" ")
+
+
+def test_an_encoding_is_stated_for_one_call(tmp_path: Path) -> None:
+    text, out = tmp_path / "a.txt", tmp_path / "out.txt"
+    text.write_bytes("Où est la gare ? Elle est là-bas, derrière l'école.\n".encode("cp1252"))
+    with pytest.raises(mexma_cli.MexmaError, match="UTF-8"):
+        mexma_cli.split(text, out, lang="fra")
+    mexma_cli.split(text, out, lang="fra", encoding="windows-1252")
+    assert out.read_text("utf-8").splitlines() == ["Où est la gare ?", "Elle est là-bas, derrière l'école."]
+    with pytest.raises(mexma_cli.MexmaError):
+        mexma_cli.split(text, tmp_path / "more.txt", lang="fra")
+
+
 def test_no_input_is_written_over(folder: Path) -> None:
     path = folder / "examples/spa-eng/spa.txt"
     with pytest.raises(mexma_cli.MexmaError, match="is an input"):

@@ -26,7 +26,6 @@ from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -145,12 +144,9 @@ def _typed(
         raise click.UsageError(
             f"--query searches in a store: make one with `mexma embed {shlex.quote(str(path))}`."
         )
-    if is_blank(query):
-        raise click.UsageError("--query is empty.")
     from mexma_cli.stages.search import lines_of, nearest_to_sentence, places
     from mexma_cli.text.writing import write_chunks
 
-    query = " ".join(query.splitlines())
     store, (outputs, kind) = open_store(path), into
     found = nearest_to_sentence(query, store, encoder, top, places(store, docs))
     if not outputs and kind == "tsv" and sys.stdout.isatty():

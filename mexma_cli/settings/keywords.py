@@ -13,7 +13,7 @@ from mexma_cli.settings.stages import IdentifierName, Kind, MarginName, Retrieva
 
 
 class ScoreKeywords(TypedDict, total=False):
-    """Keywords of `evaluate`."""
+    """Keywords of `evaluate` and `search`."""
 
     margin: MarginName
     k: int

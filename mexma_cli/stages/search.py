@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from mexma_cli.text.normalise import cleaner
 from mexma_cli.text.writing import Chunk
 
 _BLOCK = 1 << 14
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
 Place = Callable[[int], tuple[int, str]]
 """From a row of the target to its line, from 1, and its document."""
 
@@ -120,10 +124,13 @@ def places(target: EmbeddingStore, documents: Path | None = None) -> Place:
 
 
 def nearest_to_sentence(
-    query: str, store: EmbeddingStore, encoder: EncoderChoice, top: int, place: Place
+    query: str, store: EmbeddingStore, encoder: EncoderChoice | SentenceEncoder, top: int, place: Place
 ) -> list[FoundPair]:
     """The `top` different sentences nearest to a line that was typed, which is cleaned if the store's
     sentences were, with their cosines, best first; the encoder is by default the store's own."""
+    if is_blank(query):
+        raise MexmaError("the query is empty")
+    query = " ".join(query.splitlines())
     cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
     (vector,) = load_encoder_of([store], encoder, "the query").embed([cleaned])
     found = nearest(store, vector, top)
