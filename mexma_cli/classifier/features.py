@@ -24,6 +24,7 @@ _LOOKED_AT, _ROUNDS = 2000, 2
 """So many pairs at most say what is usual in translations of two texts, and so often that is estimated."""
 _FIRST, _LEAST = 50, 7
 """At first the best of so many pairs is a translation; so many pairs are one whatever their probability."""
+_COPY = 0.999  # cosine from which both sides of a pair are as good as the same
 _MAD = 1.4826  # the standard deviation of normally distributed values by their median absolute deviation
 
 
@@ -154,6 +155,9 @@ def spread_of(
     much as it is probable by the levels before. Candidates that were not taken then say how much wrong
     pairs look like translations here.
 
+    Copies, such as numbers of sections and pages, do not count: their margins are the best, and lengths and
+    words the same, so that beside them translations would look unlike translations.
+
     Args:
         pairs: All candidates, sorted by margin, best first. They are not all looked at.
         right: Which of them are translations, bool [N], or gives the probabilities of some, float [n].
@@ -161,6 +165,8 @@ def spread_of(
     found, (source, target) = pairs.candidates, pairs.sides
     best = Matching("max", (source.lists.count, target.lists.count)).taken(found)
     taken, rest = _some(np.flatnonzero(best)), pairs.take(_some(np.flatnonzero(~best)))
+    different = taken[found.cosines[taken] < _COPY]
+    taken = different if len(different) >= _LEAST else taken
     second = np.flatnonzero(pairs.ranks[0] == 2)
     of_second = pairs.take(second if len(second) else np.arange(len(found)))
     compared = [FEATURES[name] for name in names if FEATURES[name].against]

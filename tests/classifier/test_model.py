@@ -171,3 +171,20 @@ def test_what_is_usual_in_translations_does_not_depend_on_their_share(share: flo
     assert found["length"].usual_spread < 0.1
     assert found["margin"].usual == pytest.approx(known["margin"].usual, abs=0.1)
     assert known["margin"].usual > known["margin"].rivals + 0.3
+
+
+def test_copies_do_not_say_how_translations_look() -> None:
+    """With the numbers of its verses on lines of their own, Jonah's sentences are as probable as without."""
+    encoder, sums = SentenceEncoder.load("mini", "cpu"), []
+    texts = [[line for part in "1234" for line in _jonah(code, part)] for code in ("fra", "eng")]
+    for numbers in ([], [str(verse) for verse in range(1, 49)]):
+        own, other = ([*numbers, *text] for text in texts)
+        near = knn(encoder.embed(own), encoder.embed(other), 4)
+        found = probable(bundled().by["words"], near, known_of(near, texts_of(own, other), encoder.embed))
+        sums.append(found.scores[found.source >= len(numbers)].sum())
+    assert sums[0] > 45 and sums[1] == pytest.approx(sums[0], rel=0.1)
+
+
+def _jonah(code: str, part: str) -> list[str]:
+    path = Path(__file__).parents[2] / "examples" / "jonah" / code / f"{part}.txt"
+    return path.read_text(encoding="utf-8").splitlines()
