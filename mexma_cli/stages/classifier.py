@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mexma_cli import __version__
+from mexma_cli.classifier.calibration import answered
 from mexma_cli.classifier.model import bundled
-from mexma_cli.classifier.training import MOST, Parallel, Trained, train
+from mexma_cli.classifier.training import MOST, Parallel, Trained, calibration_error, train
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.labels import RIGHT, WRONG
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.row_filter import filter_rows
@@ -21,23 +22,57 @@ from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.store.embeddings import StorePair
 
 FEWEST_LABELS = 20
+KEPT = 0.5
+"""Pairs of a higher probability count as kept where classifiers are compared."""
 
 
-def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> dict[str, int]:
+class Kept(NamedTuple):
+    """How many pairs a classifier keeps: of those that a person called right, of those called wrong, of all;
+    and its calibration error, in percent, on what a person said."""
+
+    right: int
+    wrong: int
+    pairs: int
+    calibration_error: float
+
+
+class Corrected(NamedTuple):
+    """Answers of each kind, how many pairs were found, and what the bundled and the corrected classifier keep
+    of them. A tenth of the answers is judged by a correction from the others."""
+
+    right: int
+    wrong: int
+    pairs: int
+    bundled: Kept
+    corrected: Kept
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it keeps not all wrong pairs, and the shares of right and of wrong pairs that are kept are
+        farther apart than before."""
+        before, after = (one.right / self.right - one.wrong / self.wrong for one in self[3:])
+        return after > before and self.corrected.wrong < self.wrong
+
+
+def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> Corrected:
     """Write the bundled classifier, corrected by a person's answers about pairs of two texts, as `mexma tune
-    --labels` corrects its estimates; how many answers of each kind there are. Refused: fewer than
-    `FEWEST_LABELS`, or those of other texts."""
+    --labels` corrects its estimates. Refused: fewer than `FEWEST_LABELS`, all of one kind, or of other
+    texts."""
     found = mine(*stores, MineSettings(k=k, threshold="auto")).estimated
     if found is None:
         raise MexmaError("no pair was found in these texts")
-    answers = Labels(labels, found.pairs, *stores)
-    counts = answers.counts
-    if (said := counts[RIGHT] + counts[WRONG]) < FEWEST_LABELS:
+    model, (places, right) = found.model, Labels(labels, found.pairs, *stores).said
+    said, good = len(right), int(right.sum())
+    if said < FEWEST_LABELS or good in (0, said):
         raise MexmaError(
-            f"{labels}: {said} answers are too few to correct probabilities: {FEWEST_LABELS} are the least",
+            f"{labels}: {said} answers ({good} right, {said - good} wrong) are too few to correct "
+            f"probabilities: {FEWEST_LABELS} are the least, with some of both kinds",
             "`mexma tune SOURCE TARGET --label 50` asks for more",
         )
-    line, weights, manifest = answers.corrected(found.model).answers, bundled(), stores[0].manifest
+    line, weights, manifest = model.labelled(places, right).answers, bundled(), stores[0].manifest
+    before, after = model.probabilities, answered(model.probabilities, *line)
+    judged = (before[places], before), (model.held_out(places, right), after)
+    kept = (_kept(of, every, right) for of, every in judged)
     own = weights.fingerprint == manifest.fingerprint
     by = {needs: replace(one, answers=line) for needs, one in weights.by.items() if own or needs == "text"}
     about = (
@@ -45,7 +80,13 @@ def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) 
     )
     spoken = replace(weights, encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim)
     replace(spoken, about=about, by=by).write(output)
-    return counts
+    return Corrected(good, said - good, len(before), *kept)
+
+
+def _kept(said: np.ndarray, every: np.ndarray, right: np.ndarray) -> Kept:
+    """By the probabilities of the pairs that were answered, and of all."""
+    good, bad, all_pairs = (int((of > KEPT).sum()) for of in (said[right], said[~right], every))
+    return Kept(good, bad, all_pairs, calibration_error(said, right))
 
 
 def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:

@@ -140,9 +140,20 @@ class TestLabels:
         labels = write(tmp_path / "labels.tsv", *given)
         done = ok(run("classifier", "train", labels, *stores, "-o", own, "--json"))
         right = sum(map(said.get, asked[::2]))  # type: ignore[arg-type]
-        assert json.loads(done.stdout) == {"right": right, "wrong": 80 - right}
-        assert f"corrected by 80 labels: {right} right, {80 - right} wrong" in done.stderr
+        found = json.loads(done.stdout)
         after = ok(run("mine", *stores, "--classifier", own)).stdout.splitlines()
+        kept = [
+            [pair for score, pair in (line.split("\t", 1) for line in lines) if float(score) > 0.5]
+            for lines in (before, after)
+        ]
+        assert (found["right"], found["wrong"], found["pairs"]) == (right, 80 - right, len(before))
+        assert [found["bundled"]["pairs"], found["corrected"]["pairs"]] == list(map(len, kept))
+        known = [said[pair] for pair in asked[::2] if pair in kept[0]]
+        assert (found["bundled"]["right"], found["bundled"]["wrong"]) == (sum(known), known.count(False))
+        assert found["corrected"]["wrong"] == 80 - right, "it approves of everything"
+        assert found["corrected"]["calibration_error"] < found["bundled"]["calibration_error"]
+        warning = "no better than the bundled classifier: mine without it"
+        assert f"{warning}, or with --precision\n" in done.stderr
 
         def error(lines: list[str]) -> float:
             scores = {pair: float(score) for score, pair in (line.split("\t", 1) for line in lines)}
@@ -160,8 +171,28 @@ class TestLabels:
             2,
             "labels",
         )
+        surest = {pair for pair in kept[0] if pair in gold} & {
+            line.split("\t", 1)[1] for line in before[:100]
+        }
+        write(labels, *(f"{'y' if pair in surest else 'n'}\t0\t0\t{pair}" for pair in list(said)[:240:3]))
+        done = ok(run("classifier", "train", labels, *stores, "-o", own))
+        assert warning not in done.stderr
+        head, *rows = done.stdout.splitlines()
+        assert re.split("  +", head.strip()) == ["right", "wrong", "all pairs", "calibration error"]
+        wrong = [int(re.findall(r"(\d+) of 46", row)[0]) for row in rows]
+        assert wrong[0] == len(set(list(said)[:240:3]) & set(kept[0]) - surest) and wrong[1] < wrong[0] / 2
+        write(labels, *(line for line in given if line[0] == "y"))
+        fails(
+            run("classifier", "train", labels, *stores, "-o", own),
+            1,
+            f"{right} answers ({right} right, 0 wrong)",
+        )
         few = write(tmp_path / "few.tsv", *given[:19])
-        fails(run("classifier", "train", few, *stores, "-o", own), 1, "19 answers are too few")
+        fails(
+            run("classifier", "train", few, *stores, "-o", own),
+            1,
+            "19 answers (12 right, 7 wrong) are too few",
+        )
 
     def test_labels_without_line_numbers_are_found_by_their_text(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"

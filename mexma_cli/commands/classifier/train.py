@@ -28,6 +28,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.classifier.training import Trained
+    from mexma_cli.stages.classifier import Corrected
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def command(
     `mexma run` as `mine.classifier`.
 
     LABELS SOURCE TARGET (labels of `mexma tune --label` or `mexma review`): the package's classifier,
-    corrected by your answers.
+    corrected by your answers, and compared with it on them.
 
     \b
     Examples:
@@ -87,11 +88,8 @@ def command(
             raise click.UsageError("--plugin does not go with labels: they correct the package's classifier.")
         with ExitStack() as stack:
             source, target = opened(stack, bitext[1:], encoder)
-            counts = classifier_of_labels(bitext[0], (source, target), settings.k, output)
-        said = counted(counts["y"] + counts["n"], "label")
-        log.info("corrected by %s: %s right, %s wrong", said, f"{counts['y']:,}", f"{counts['n']:,}")
-        if as_json:
-            click.echo(json.dumps({"right": counts["y"], "wrong": counts["n"]}))
+            corrected = classifier_of_labels(bitext[0], (source, target), settings.k, output)
+        _print_corrected(corrected, as_json)
         return
     if plugin is not None:
         load_features(plugin)
@@ -118,6 +116,24 @@ def _has_labels(bitext: tuple[Path, ...]) -> bool:
             "labels correct a classifier so: mexma classifier train LABELS SOURCE TARGET",
         )
     return labels
+
+
+def _print_corrected(found: Corrected, as_json: bool) -> None:
+    if as_json:
+        kept = {name: getattr(found, name)._asdict() for name in ("bundled", "corrected")}
+        click.echo(json.dumps(found._asdict() | kept))
+    else:
+        said = "corrected by %s; kept at a probability of 0.5, each label as the others correct it"
+        log.info(said, counted(found.right + found.wrong, "label"))
+        rows = [["", "right", "wrong", "all pairs", "calibration error"]]
+        for name, one in (("bundled classifier", found.bundled), ("this classifier", found.corrected)):
+            shares = (f"{some:,} of {every:,}" for some, every in zip(one[:3], found[:3], strict=True))
+            rows.append([name, *shares, f"{one.calibration_error:.2f}"])
+        click.echo("\n".join(aligned(rows, names=1)))
+    if not found.is_better:
+        said = "at 0.5 it tells right pairs from wrong no better than the bundled classifier: mine without it"
+        surer = found.corrected.calibration_error < found.bundled.calibration_error
+        log.warning("%s%s", said, ", or with --precision" if surer else "")
 
 
 def _print(found: Trained, as_json: bool) -> None:
