@@ -1,7 +1,7 @@
 """How good and how fast the alignment of documents is, beside Vecalign on the same vectors.
 
     python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--stress] [--scans]
-        [--long N]
+        [--thresholds] [--long N]
 
 (DATA: below it align/, with documents aligned by hand: ParIce's and Bleualign's development set; ntrex128/,
 bible/ and stories/. FOLDER: a built checkout of github.com/thompsonb/vecalign.) First come the documents that
@@ -10,7 +10,8 @@ added at random, as often as in those; with --stress far more often. With --scan
 stories are cut into pages, with page numbers, running heads and footnotes. Prints strict and lax F1 in
 percent, as `mexma eval align` has them, and the share of what is alone in the gold list that is left alone;
 then the processor time from text to alignment, with Vecalign's the time to write its overlaps, to embed them
-with the same encoder and to align; with --long, that and the memory for two made-up documents of N sentences.
+with the same encoder and to align. With --thresholds: how many alignments have a score above some, and their
+precision and recall instead. With --long: time and memory for two made-up documents of N sentences.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -279,6 +280,28 @@ def ours(source: Side, target: Side) -> Beads:
     return [(tuple(found.source), tuple(found.target)) for found in align(source, target)]
 
 
+def print_thresholds(texts: Iterable[tuple[str, str, list[Document]]], runs: RunEncoder) -> None:
+    print("| text | language | threshold | kept | strict precision | lax precision | strict recall |")
+    print(f"| --- | --- |{' ---: |' * 5}")
+    for corpus, language, made in texts:
+        gold = {str(number): document.gold for number, document in enumerate(made)}
+        found = [align(*sides(document, runs)) for document in made]
+        for threshold in (-1, 0.1, 0.2, 0.3, 0.4, 0.5):
+            kept = {
+                str(number): [
+                    (tuple(one.source), tuple(one.target))
+                    for one in side
+                    if one.source and one.target and one.score > threshold
+                ]
+                for number, side in enumerate(found)
+            }
+            scores = percent(gold, kept)
+            names = "strict precision", "lax precision", "strict recall"
+            numbers = " | ".join(f"{scores[name]:.1f}" for name in names)
+            count = sum(map(len, kept.values()))
+            print(f"| {corpus} | {language} | {threshold} | {count:,} | {numbers} |", flush=True)
+
+
 def vecalign(source: np.ndarray, target: np.ndarray) -> Beads:
     """Vecalign with its defaults on vectors of runs, float32 [VECALIGN_SIZE, n, d], placed by their ends."""
     from vecalign import dp_utils
@@ -376,6 +399,7 @@ def main() -> None:
     parser.add_argument("--langs", default=LANGUAGES, type=lambda text: " ".join(text.split(",")))
     parser.add_argument("--stress", action="store_true")
     parser.add_argument("--scans", action="store_true")
+    parser.add_argument("--thresholds", action="store_true")
     parser.add_argument("--long", type=int)
     arguments = parser.parse_args()
     if arguments.long:
@@ -385,13 +409,16 @@ def main() -> None:
         sys.path.insert(0, str(arguments.vecalign))
     encoder = SentenceEncoder.load("mini")
     runs, pad = run_encoder(encoder), encoder.embed(["PAD"])[0]
+    chosen = arguments.data, arguments.langs.split(), arguments.split
+    texts = scans(*chosen) if arguments.scans else sets(*chosen, STRESS if arguments.stress else REAL)
+    if arguments.thresholds:
+        print_thresholds(texts, runs)
+        return
     timed: list[Document] = []
     print(
         "| text | language | documents | lines | strict F1 | lax F1 | alone | Vecalign strict | lax | alone |"
     )
     print(f"| --- | --- |{' ---: |' * 8}")
-    chosen = arguments.data, arguments.langs.split(), arguments.split
-    texts = scans(*chosen) if arguments.scans else sets(*chosen, STRESS if arguments.stress else REAL)
     for corpus, language, made in texts:
         if language in ("deu", "deu-fra"):
             timed += made

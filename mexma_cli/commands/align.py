@@ -101,7 +101,7 @@ def command(
     \b
     Examples:
       mexma align book.deu book.fra -o book.tsv
-      mexma align deu.emb fra.emb --docs deu.docs fra.docs --threshold 0.3 -o news.jsonl.gz
+      mexma align deu.emb fra.emb --docs deu.docs fra.docs -o news.jsonl.gz
       mexma align deu/ fra/ -o news.align --unaligned rest
       mexma align 'minutes/*.de.txt' 'minutes/*.fr.txt' --keep 1-1 -o minutes.tsv --report run.json
       mexma align deu.emb fra.emb --docs deu.docs fra.docs --find-documents -o found.tsv
