@@ -475,8 +475,9 @@ def tune(
         precision: Instead of the best F1: the lowest threshold with this precision (0 to 1).
 
     Returns:
-        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; and `held_out`, the result
-        of a threshold from one half of the gold pairs on the other half.
+        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; `all`, the
+        same without a threshold; and `held_out`, the result of a threshold from one half of the gold pairs
+        on the other half.
 
     Raises:
         MexmaError: A file that is missing, empty or of another format, no gold pair among the candidates, or

@@ -45,6 +45,7 @@ def print_tuned(found: Tuned) -> None:
     _print_figures(found.best, found.intervals)
     best = found.best
     click.echo(f"pairs      {best.count} above the threshold, {best.correct} of {found.gold} gold pairs")
+    click.echo(f"all pairs  {_in_words(found.all)}, without a threshold")
     held = found.held_out
     if held is None:
         log.info("no held-out figures: the pairs do not fall into two halves that share no sentence")
@@ -116,6 +117,7 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
         "correct": found.best.correct,
         "gold": found.gold,
         "candidates": len(found.scores),
+        "all": {name: value for name, value in _figures(found.all).items() if name != "threshold"},
         "intervals": vars(found.intervals),
         "held_out": held,
     }
@@ -148,11 +150,12 @@ def _print_figures(best: Threshold, intervals: Intervals) -> None:
 
 
 def _other_half(cut: Threshold, count: int, what: str) -> str:
+    return f"{_in_words(cut)} on {count} {what}; threshold {_threshold(cut.threshold)} from the others"
+
+
+def _in_words(cut: Threshold) -> str:
     f1, precision, recall = (100 * x for x in (cut.f1, cut.precision, cut.recall))
-    return (
-        f"F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f} on {count} {what}; "
-        f"threshold {_threshold(cut.threshold)} from the others"
-    )
+    return f"F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f}"
 
 
 def _cells(cut: Threshold) -> list[str]:

@@ -12,6 +12,8 @@ from mexma_cli.text.amounts import NAMED, counted, such_as
 from mexma_cli.text.lines import document_id, label_of, read_lines
 
 log = logging.getLogger(__name__)
+NUMBERED = "`nl -ba -w1 TEXT` writes a text with the numbers of its lines, from 1, as ids"
+"""The hint where ids are wanted, and there are none."""
 
 
 def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
@@ -21,7 +23,7 @@ def read_ids(path: str | Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), 1):
         name, tab, sentence = line.partition("\t")
         if not tab:
-            raise MexmaError(f"{where}, line {number}: no tab; each line must be: id TAB sentence")
+            raise MexmaError(f"{where}, line {number}: no tab; each line must be: id TAB sentence", NUMBERED)
         if name in seen:
             raise MexmaError(f"{where}, line {number}: the id {name!r} occurs twice")
         seen.add(name)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +60,9 @@ def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold:
     found = json.loads(result.stdout)
     assert set(found.pop("intervals")) == {"threshold", "precision", "recall", "f1"}
     held_out = found.pop("held_out")
+    assert found.pop("all") == {"precision": 0.6, "recall": 1.0, "f1": 0.75}
+    printed = ok(run("tune", candidates, "--gold", gold)).stdout
+    assert "all pairs  F1 75.00, precision 60.00, recall 100.00, without a threshold\n" in printed
     assert held_out["gold"] == 1 and held_out["f1"] == 2 * held_out["correct"] / (held_out["pairs"] + 1)
     assert found == pytest.approx(
         {
@@ -69,6 +73,19 @@ def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold:
     assert "5 candidate pairs, 3 gold pairs" in result.stderr
     assert gzip.decompress(kept.read_bytes()).decode().split("\n")[0] == "1.3\ta\tA"
     assert len(gzip.decompress(kept.read_bytes()).splitlines()) == 4
+
+
+def test_gold_pairs_by_line_numbers(tmp_path: Path, candidates: Path) -> None:
+    gold = write(tmp_path / "lines.tsv", "1\t2", "3\t1")
+    said = "numbers of lines go with --source and --target: `nl -ba -w1 TEXT`"
+    fails(run("tune", candidates, "--gold", gold), 1, said)
+    plain = write(tmp_path / "s.txt", "a", "x", "b"), write(tmp_path / "t.txt", "B", "A", "Y")
+    sides = ("--source", plain[0], "--target", plain[1])
+    fails(run("tune", candidates, "--gold", gold, *sides), 1, "hint: `nl -ba -w1 TEXT` writes a text")
+    for path in plain:
+        numbered = subprocess.run(["nl", "-ba", "-w1", path], capture_output=True, check=True).stdout
+        path.write_bytes(numbered)
+    assert "2 of 2 gold pairs" in ok(run("tune", candidates, "--gold", gold, *sides)).stdout
 
 
 def test_inputs_are_not_written_over(tmp_path: Path, candidates: Path, gold: Path) -> None:
@@ -296,7 +313,7 @@ def test_intervals_and_the_other_half_are_printed(tmp_path: Path) -> None:
     record = json.loads(run("tune", candidates, "--gold", gold, "--json").stdout)
     lines = result.stdout.splitlines()
     assert [line[:11].strip() for line in lines] == [
-        "threshold", "precision", "recall", "F1", "pairs", "held out",
+        "threshold", "precision", "recall", "F1", "pairs", "all pairs", "held out",
     ]  # fmt: skip
     low, high = record["intervals"]["f1"]
     assert low < record["f1"] < high
@@ -305,8 +322,8 @@ def test_intervals_and_the_other_half_are_printed(tmp_path: Path) -> None:
     assert lines[0] == f"threshold  {record['threshold']:.6f}  ({low:.4f} to {high:.4f})"
     held = record["held_out"]
     assert held["gold"] == 150 and held["threshold"] != record["threshold"]
-    assert lines[5].startswith(f"held out   F1 {100 * held['f1']:.2f}, precision ")
-    assert lines[5].endswith(f"on 150 gold pairs; threshold {held['threshold']:.6f} from the others")
+    assert lines[6].startswith(f"held out   F1 {100 * held['f1']:.2f}, precision ")
+    assert lines[6].endswith(f"on 150 gold pairs; threshold {held['threshold']:.6f} from the others")
     shuffled = write(tmp_path / "shuffled.tsv", *reversed(candidates.read_text().splitlines()))
     assert json.loads(run("tune", shuffled, "--gold", gold, "--json").stdout) == record
 

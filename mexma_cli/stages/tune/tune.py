@@ -16,11 +16,11 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import together
 from mexma_cli.formats.bitext import MinedPair, format_of, one_field, open_pairs
 from mexma_cli.formats.csv import row_lines
-from mexma_cli.formats.ids import read_id_pairs, read_ids
+from mexma_cli.formats.ids import NUMBERED, read_id_pairs, read_ids
 from mexma_cli.formats.tsv import ONE_SIDE
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
-from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.lines import label_of
@@ -49,6 +49,11 @@ class Tuned:
     """Candidate lines with a sentence that has more than one id; they take no part."""
     unknown: int
     """Candidate lines with a sentence that has no id; they take no part."""
+
+    @property
+    def all(self) -> Threshold:
+        """The result of all candidates."""
+        return measured(self.scores, self.is_gold, self.gold, -math.inf)
 
     def without_pairs(self) -> Tuned:
         """The figures alone, to keep those of many languages."""
@@ -108,6 +113,8 @@ def tune(
             hint = "they are there with the sides swapped: each line of the gold list is source TAB target"
         elif source_ids is None:
             hint = "give the sentences exactly as they were mined, or ids with --source and --target"
+            if all(side.isdecimal() for pair in wanted for side in pair):
+                hint = f"numbers of lines go with --source and --target: {NUMBERED}"
         raise MexmaError(
             f"{label_of(gold)}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {name}",
             hint,
