@@ -22,7 +22,8 @@ from mexma_cli.numerics.threads import one_thread_each
 WORK = 1 << 37
 """Multiplications from which it pays to load torch for a product that may be faster."""
 _PROBE_FROM = 1 << 34  # multiplications from which it pays to look for the fastest product
-_LOOPS_FROM = 1 << 27  # pairs of rows from which it pays to load compiled loops
+LOOPS_FROM = 1 << 27
+"""Pairs of rows from which it pays to load compiled loops."""
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _SAMPLE = 512  # rows by which the number of pairs is judged, at most
@@ -45,7 +46,7 @@ def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
     work, named = pairs * dim, default_device()
     on_cpu = named in ("auto", "cpu")
     if work < _PROBE_FROM and on_cpu:
-        return Float32(compiled=pairs >= _LOOPS_FROM or "mexma_cli.knn.kernels" in sys.modules)
+        return Float32(compiled=pairs >= LOOPS_FROM or "mexma_cli.knn.kernels" in sys.modules)
     samples = sides[0].sample(), sides[1].sample()
     if work >= WORK or not on_cpu or "torch" in sys.modules:
         from mexma_cli.numerics.devices import pick_device

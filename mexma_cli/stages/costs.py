@@ -60,7 +60,7 @@ COSTS = {
     "look_up": Cost(0.0, 0.02, 2.5e-5, 3e-11),
     "score_tile": Cost(0.0, 0.02, 2e-6, 1e-9),
     "neighbours": Cost(0.0, 0.01, 4e-7, threads=False),
-    "mine": Cost(0.3, 0.05, 2e-4, threads=False),
+    "mine": Cost(0.4, 0.6, 1.7e-4, threads=False),
     "align": Cost(0.1, 0.02, 1.7e-4),
     "keep": Cost(0.9, 0.03, 3e-5),
 }

@@ -24,7 +24,8 @@ from mexma_cli.text.amounts import size, size_option
 
 log = logging.getLogger(__name__)
 
-_LIBRARIES = 140_000_000  # bytes of those that are loaded later: Numba, and the encoder's
+LIBRARIES_BYTES = 140_000_000
+"""Of libraries that judging loads: Numba, and the encoder's."""
 
 
 def with_score(
@@ -66,7 +67,7 @@ def memory_for(settings: MineSettings, rows: int) -> int:
     them; 0 where there are none."""
     if settings.score != "probability" and not settings.finds:
         return 0
-    return resident() + _LIBRARIES + result_bytes(rows, settings.k) + bytes_for(rows)
+    return resident() + LIBRARIES_BYTES + result_bytes(rows, settings.k) + bytes_for(rows)
 
 
 def check_memory_for(settings: MineSettings, rows: int) -> None:

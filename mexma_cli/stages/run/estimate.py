@@ -7,26 +7,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.classifier.model import bytes_for
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError, choice
-from mexma_cli.knn.choice import WORK
+from mexma_cli.knn.choice import LOOPS_FROM, WORK
 from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.stages.costs import STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.estimate import seconds_a_line
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
+from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.costs import calibrate, known_costs
 from mexma_cli.stages.run.indexed import HITS, PROBES, lists_of
@@ -42,17 +42,18 @@ from mexma_cli.stages.run.plan import (
 )
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.run import look
-from mexma_cli.stages.run.units import STAGES, Kind, RunFolder, Unit
+from mexma_cli.stages.run.units import Kind, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _LIKE_SENTENCES = re.compile(rb"[^\n]{1,%d}(?=\s)|[^\n]{1,%d}" % ((_SENTENCE_BYTES,) * 2))
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
-_WORKER_BYTES, _TORCH_BYTES, _MINI_BYTES = 50_000_000, 230_000_000, 115_000_000  # once they are loaded
+_WORKER_BYTES, _TORCH_BYTES = 50_000_000, 230_000_000  # once they are loaded
 _RULES_BYTES = 200_000_000  # the rules of sentences, and what tells languages
-_BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 6500, 105_000_000
-"""Memory to embed: a buffer, the words that `mini` has met by line of text, and all of these at most."""
+_BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 5500, 220_000_000
+"""Memory to embed: a buffer, each different word that `mini` has met, and all of these at most."""
+_LOOKED_AT, _HEAPS = 2000, 0.7  # lines whose words are counted; their number grows by this power of the lines
 _GPUS = {"A100": 312e12, "H100": 989e12}
 """The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 
@@ -61,6 +62,8 @@ _GPUS = {"A100": 312e12, "H100": 989e12}
 class _Text:
     lines: int
     bytes: int
+    words: int
+    """Different ones."""
 
 
 _Group = tuple[str, str, str]
@@ -116,7 +119,8 @@ def estimate(
                 f"{code} is none of the languages of the wanted pairs", choice(code, texts, "languages")
             )
         lines = (assumed or {})[code]
-        texts[code] = _Text(lines, round(texts[code].bytes / max(1, texts[code].lines) * lines))
+        times = lines / max(1, texts[code].lines)
+        texts[code] = _Text(lines, round(texts[code].bytes * times), round(texts[code].words * times**_HEAPS))
     done: Counter[_Group] = Counter()
     if not assumed:
         for code in recipe.languages:
@@ -145,8 +149,7 @@ def estimate(
         for stage in seconds
     }
     disk, network = _kept_and_read(recipe, texts, encoder.dim)
-    parts_of = _memory(recipe, texts, encoder.dim, held)
-    memory = {stage: parts_of[stage] for stage in units}
+    memory = _memory(recipe, texts, encoder.dim, held, units)
     wanted = {stage: spent for stage, spent in seconds.items() if spent}
     if wanted:
         wanted = {"start": 2 * STARTING * slowness(), **wanted}
@@ -231,7 +234,7 @@ def _costing(
     if recipe.mine.index == EXACT and _indexed_pairs(auto, texts):
         found["index"] = {
             "processor": hours(kind for kind in _imagined(auto, inputs, texts) if kind.stage == "knn"),
-            "bytes": _together(_memory(auto, texts, dim, encoder).values()),
+            "bytes": _together(_memory(auto, texts, dim, encoder, stages).values()),
             "disk": _kept_and_read(auto, texts, dim)[0],
         }
     return found
@@ -246,16 +249,16 @@ def _indexed_pairs(recipe: CorpusRecipe, texts: Mapping[str, _Text]) -> list[tup
 
 
 def _memory(
-    recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int, encoder: int
+    recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int, encoder: int, stages: Iterable[str]
 ) -> dict[str, dict[str, int]]:
-    """Stage -> what a worker that does its units holds, and the bytes of it at most. A worker of several
-    stages has each part once, as large as it is in any of them; the encoder takes so many bytes."""
+    """Stage -> what a worker that does its units holds, and the bytes of it at most; of the encoder so many.
+    A worker of several stages has each part once, as large as it is in any of them."""
     rows, k = {code: text.lines for code, text in texts.items()}, recipe.mine.k
     most = max(rows.values())
     tile = min(recipe.units.tile, most)
     largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
-    words = _BUFFER_BYTES + min(_KEPT_BYTES * most, _MOST_KEPT_BYTES)
-    embedding = {"encoder": encoder, "words": words}
+    words = min(_KEPT_BYTES * sum(text.words for text in texts.values()), _MOST_KEPT_BYTES)
+    embedding = {"libraries": encoder, "words": _BUFFER_BYTES + words}
     indexes = (
         _index_memory(recipe, texts[code].lines, dim)
         for pair in _indexed_pairs(recipe, texts)
@@ -266,17 +269,20 @@ def _memory(
     )
     mining = {"work": max(bytes_to_mine(largest, k), bytes_within(largest, dim) if recipe.mine.within else 0)}
     if by_probability(recipe) or recipe.mine.finds:
-        mini = "encoder" if recipe.encoder.name == BUNDLED else "mini"
-        mining |= {"judging": bytes_for(largest) - _MINI_BYTES, mini: _MINI_BYTES}
+        mining |= {"judging": bytes_for(largest), "libraries": LIBRARIES_BYTES}
     parts = {
         "split": {"rules": _RULES_BYTES},
         "embed": embedding,
-        "knn": {"torch": _TORCH_BYTES if tile * tile * dim >= WORK else 0, "work": searching},
+        "knn": {
+            "libraries": LIBRARIES_BYTES if tile * tile >= LOOPS_FROM else 0,
+            "torch": _TORCH_BYTES if tile * tile * dim >= WORK else 0,
+            "work": searching,
+        },
         "mine": mining,
         "align": embedding,
         "filter": {"rules": _RULES_BYTES},
     }
-    return {stage: {"worker": _WORKER_BYTES, **parts.get(stage, {})} for stage in STAGES}
+    return {stage: {"worker": _WORKER_BYTES, **parts.get(stage, {})} for stage in stages}
 
 
 def _together(parts: Iterable[Mapping[str, int]]) -> int:
@@ -343,6 +349,9 @@ def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -
 
 
 def _measured(recipe: CorpusRecipe, code: str, paths: list[Path]) -> _Text:
-    found = [estimate_lines(path) for path in paths]
+    found, split = [estimate_lines(path) for path in paths], recipe.languages[code].split is not None
     lines, size = sum(lines for lines, _, _ in found), sum(size for _, size, _ in found)
-    return _Text(lines if recipe.languages[code].split is None else -(-size // _SENTENCE_BYTES), size)
+    lines = -(-size // _SENTENCE_BYTES) if split else lines
+    some = list(islice(_sample(map(str, paths), split), _LOOKED_AT))
+    words = len(set(chain.from_iterable(map(str.split, some))))
+    return _Text(lines, size, round(words * max(1, lines / max(1, len(some))) ** _HEAPS))

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli.classifier.model import bytes_for
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import shipped_folder
+from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.run import costs
-from mexma_cli.stages.run.estimate import estimate
+from mexma_cli.stages.run.estimate import _measured, _memory, _Text, _together, estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.units import RunFolder
@@ -93,11 +95,47 @@ def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Pa
     assert hours[1] == pytest.approx({work: 10 * spent for work, spent in hours[0].items()})
 
 
+def test_memory_counts_what_a_worker_loads_and_each_part_once(tmp_path: Path) -> None:
+    def memory(words: int, rows: int = 1000, **keys: object) -> dict[str, dict[str, int]]:
+        recipe = corpus(tmp_path, Path("mini"), pairs=[["fra", "eng"]], **keys)
+        texts = {code: _Text(rows, 100 * rows, words) for code in ("fra_Latn", "eng_Latn")}
+        return _memory(recipe, texts, 320, 90_000_000, ("read", "embed", "knn", "mine"))
+
+    def alone(parts: dict[str, int]) -> int:
+        return _together([parts])
+
+    few, many = memory(words=2000), memory(words=5000)
+    assert alone(many["embed"]) - alone(few["embed"]) == 5500 * 2 * 3000, "words of both languages are kept"
+    assert memory(words=10**6)["embed"] == memory(words=10**9)["embed"], "so many, and no more"
+    assert alone(few["mine"]) - alone(few["read"]) >= LIBRARIES_BYTES + bytes_for(2000)
+    assert alone(memory(2000, mine={"score": "margin"})["mine"]) < LIBRARIES_BYTES
+    assert alone(few["knn"]) < LIBRARIES_BYTES < alone(memory(2000, 20_000, units={"tile": 20_000})["knn"])
+    together = _together(few.values())
+    assert together == alone(few["embed"]) + alone(few["mine"]) - 90_000_000 - few["mine"]["worker"] + max(
+        0, few["knn"]["work"] - few["mine"]["work"]
+    ), "the encoder's libraries, and the process itself, are there once"
+
+
+def test_words_are_counted_and_grow_less_than_lines(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe, text = corpus(tmp_path, tiny_encoder), tmp_path / "words.txt"
+    for lines, words in ((100, 101), (2000, 2001), (16_000, 2001 * 8**0.7)):
+        text.write_text("".join(f"again {number}\n" for number in range(lines)))
+        assert _measured(recipe, "fra_Latn", [text]) == _Text(lines, text.stat().st_size, round(words))
+
+
 @pytest.mark.slow
-def test_the_memory_that_is_said_is_that_of_a_worker(tmp_path: Path) -> None:
-    texts = shipped_folder("examples") / "spa-eng"
-    languages = {code: {"input": str(texts / f"{code}.txt")} for code in ("spa", "eng")}
-    recipe = {"kind": "corpus", "name": "memory", "run": "run", "root": ".", "languages": languages}
+@pytest.mark.parametrize("documents", [False, True])
+def test_the_memory_that_is_said_is_that_of_a_worker(documents: bool, tmp_path: Path) -> None:
+    examples, languages, keys = shipped_folder("examples"), dict[str, object](), dict[str, object]()
+    if documents:
+        keys = {"align": {}, "filter": {}}
+        for code in ("fra", "eng"):
+            text = str(examples / "jonah" / code)
+            languages[code] = {"input": text, "split": {"document": "file"}}
+    else:
+        for code in ("spa", "eng"):
+            languages[code] = {"input": str(examples / "spa-eng" / f"{code}.txt")}
+    recipe = {"kind": "corpus", "name": "memory", "run": "run", "root": ".", "languages": languages} | keys
     (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
     command = [sys.executable, "-m", "mexma_cli", "-q", "run", "recipe.yaml"]
     said = json.loads(subprocess.check_output([*command, "--dry-run", "--json"], cwd=tmp_path))
