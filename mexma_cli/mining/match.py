@@ -78,7 +78,7 @@ def match(
 def bytes_to_mine(rows: int, k: int) -> int:
     """Bytes of memory that mining takes for so many rows of both sides: pairs are matched in blocks, with a
     bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
-    block = min(lists.BLOCK_ROWS, rows)
+    block = min(lists.BLOCK_ROWS, rows // 2)  # of one side
     looking = block * (_ENTRY_BYTES * k + 4 * PAIR.itemsize) + 4 * min(GATHERED, rows)
     return max(looking + bytes_to_sort(rows, PAIR) + rows // 8, rows * 60 // 100)
 

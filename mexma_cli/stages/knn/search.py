@@ -19,6 +19,7 @@ from mexma_cli.knn import tiles
 from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
+from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.machine import memory_limit
 from mexma_cli.settings.stages import EXACT, SearchSettings
 from mexma_cli.stages.knn.row_filter import DIGEST
@@ -32,16 +33,13 @@ log = logging.getLogger(__name__)
 
 _LOADING_BYTES = 60_000_000  # for compiled code, once it has been called
 _RESULT_BYTES = 12  # a score and an id
-_MATCHING_BYTES = (
-    120  # for each row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
-)
 _READING_BYTES = 32 << 20  # for blocks of lines and vectors while rows are filtered
 _HINT_STEP = 50_000_000  # measured memory differs from run to run: hints are rounded up to this
 
 
 def result_bytes(rows: int, k: int) -> int:
     """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
-    return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
+    return _RESULT_BYTES * k * rows + bytes_to_mine(rows, k)
 
 
 def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> None:

@@ -197,8 +197,9 @@ def test_a_container_that_is_too_small_is_warned_of(
         "mexma_cli.stages.knn.search.memory_limit", lambda: 8_000_000_000
     )  # the tests before may hold 1
     check_memory(SearchSettings(), 3_000, 3_000, 320, 4)
+    check_memory(SearchSettings(), 40_000_000, 40_000_000, 320, 4)  # whose pairs are sorted on disk
     assert not caplog.text
-    check_memory(SearchSettings(), 40_000_000, 40_000_000, 320, 4)
+    check_memory(SearchSettings(), 100_000_000, 100_000_000, 320, 4)
     said = "this container may hold 8.0 GB: --memory 7.2G stays within"
     assert said in caplog.text
     for memory, told in ((9 << 30, True), (4 << 30, False)):
