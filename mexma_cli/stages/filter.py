@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import pickle
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -39,7 +38,7 @@ from mexma_cli.formats.labels import WRONG, labels_in, parsed
 from mexma_cli.formats.tsv import Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
-from mexma_cli.stages.worker_pool import result, worker_pool
+from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.duplicates import fold, folded, letters_of, pair_hash
 from mexma_cli.text.identify import (
@@ -211,15 +210,15 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
     except MexmaError as error:
         log.warning("the rule language does not check %s: %s", languages.name(language), error.message)
         return None
+    return partial(_in_other, model, wanted)
 
-    def foreign(sentences: Sequence[str]) -> np.ndarray:
-        long = np.array([len(sentence) >= SHORT for sentence in sentences], dtype=bool)
-        found = np.zeros(len(sentences), dtype=bool)
-        judged = [sentences[row] for row in np.flatnonzero(long).tolist()]
-        found[long] = in_other_language(judged, model, wanted)
-        return found
 
-    return foreign
+def _in_other(model: Identifier, wanted: frozenset[str], sentences: Sequence[str]) -> np.ndarray:
+    long = np.array([len(sentence) >= SHORT for sentence in sentences], dtype=bool)
+    found = np.zeros(len(sentences), dtype=bool)
+    judged = [sentences[row] for row in np.flatnonzero(long).tolist()]
+    found[long] = in_other_language(judged, model, wanted)
+    return found
 
 
 def _judged(
@@ -236,10 +235,10 @@ def _judged(
     batches = _batches(bitext, as_read)
     for rule in (name for name in _NEEDS if name in job.limits):
         batches = _with_values(batches, rule, job.limits[rule])
-    first = batches if job.workers == 1 else islice(batches, _ALONE)
-    alone = ((records, columns, rules.codes(*columns)) for records, columns in first)
-    with closing(_beside(batches, job, bitext.languages)) as others:
-        for records, (sources, targets, *_), codes in chain(alone, others):
+    first = ((batch, rules.codes(*batch[1])) for batch in islice(batches, _ALONE))
+    items = ((batch, batch[1]) for batch in batches)
+    with closing(in_processes(job.workers, rules.codes, items, in_order=True)) as others:
+        for (records, (sources, targets, *_)), codes in chain(first, others):
             if not done and codes.astype(bool).mean() > 0.5:
                 model = identifier(job.settings.lid, job.settings.lid_model)
                 warn_of_languages((sources, targets), bitext.languages, model)
@@ -293,48 +292,6 @@ def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[
                 limit,
             )
         yield batch
-
-
-def _beside(
-    batches: Iterator[Batch], job: FilterJob, spoken: tuple[str, str]
-) -> Generator[tuple[list[str | Pair], Columns, np.ndarray]]:
-    """Batches in their order, with the codes of their pairs, which several processes find."""
-    first = next(batches, None)
-    if first is None:
-        return
-    with worker_pool(job.workers, _start, job.settings, spoken, job.exclude) as pool:
-        waiting: deque[tuple[list[str | Pair], Columns, Future[np.ndarray]]] = deque()
-        for records, columns in chain([first], batches):
-            waiting.append((records, columns, pool.submit(_codes, columns)))
-            if len(waiting) > 2 * job.workers:
-                yield _ended(*waiting.popleft())
-        while waiting:
-            yield _ended(*waiting.popleft())
-
-
-def _ended(
-    records: list[str | Pair], columns: Columns, future: Future[np.ndarray]
-) -> tuple[list[str | Pair], Columns, np.ndarray]:
-    return records, columns, result(future, "filter")
-
-
-_here: PairRules
-"""The rules in a process of the pool."""
-_stopped: Callable[[], None]
-
-
-def _start(
-    stopped: Callable[[], None], settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path]
-) -> None:
-    global _here, _stopped
-    log.setLevel(logging.ERROR)  # the first process has said it
-    _here, _stopped = filter_rules(settings, spoken, exclude), stopped
-
-
-def _codes(columns: Columns) -> np.ndarray:
-    """In a process of the pool: the rules that pairs break."""
-    _stopped()
-    return _here.codes(*columns)
 
 
 def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator[Judged]:

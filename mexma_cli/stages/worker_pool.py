@@ -7,44 +7,80 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 from mexma_cli.errors import MexmaError
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
 
 
 class _Stopped(Exception):
     """The run was ended from outside."""
 
 
-@contextmanager
-def worker_pool(count: int, start: Callable[..., None], *arguments: Any) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes, each of which `start` makes ready: it is called with a function that raises where
-    the run was ended, and with `arguments`.
+def in_processes(
+    count: int,
+    work: Callable[..., Result],
+    items: Iterable[tuple[Key, tuple[Any, ...]]],
+    in_order: bool = False,
+) -> Generator[tuple[Key, Result]]:
+    """Call `work` with the arguments of each item, in so many processes, or here if one is enough; yields the
+    key of each item, which stays here, and the result, as they end or in the items' order.
 
-    If the block is left early, those that still work take their temporary files away first; if this process
-    is killed, they end.
+    Each process has a copy of `work`, made when it starts. Where there are several, at most `2 * count` items
+    have been taken whose results have not. An error is raised here; a process that was killed is refused. If
+    the generator is closed early, those that still work take their temporary files away first; if this
+    process is killed, they end.
     """
+    items = iter(items)
+    first = list(islice(items, 2)) if count > 1 else []
+    if len(first) < 2:  # for a single item no process has to start
+        for key, arguments in chain(first, items):
+            yield key, work(*arguments)
+        return
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    pool = ProcessPoolExecutor(count, context, _start, (stop, start, arguments))
+    pool = ProcessPoolExecutor(count, context, _start, (stop, work))
+    waiting: dict[Future[Result], Key] = {}
     try:
-        yield pool
+        for key, arguments in chain(first, items):
+            waiting[pool.submit(_result, *arguments)] = key
+            if len(waiting) == 2 * count:
+                yield from _ended(waiting, in_order)
+        while waiting:
+            yield from _ended(waiting, in_order)
+    except BrokenProcessPool:
+        raise MexmaError(
+            "one of the processes was killed from outside (is the memory full?)",
+            "run it again with fewer --workers",
+        ) from None
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(stop: Any, start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _ended(waiting: dict[Future[Result], Key], in_order: bool) -> Generator[tuple[Key, Result]]:
+    """Wait for the first item, or for any, and take out what has ended."""
+    first = [next(iter(waiting))]
+    for future in first if in_order else wait(waiting, return_when=FIRST_COMPLETED).done:
+        yield waiting.pop(future), future.result()
+
+
+_here: Callable[..., Any]
+"""The work of a process of the pool."""
+_stop: Any = None
+
+
+def _start(stop: Any, work: Callable[..., Any]) -> None:
+    global _here, _stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process tells the others
-
-    def stopped() -> None:
-        if stop.is_set():
-            raise _Stopped
-
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    _here, _stop = work, stop
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -53,15 +89,15 @@ def _start(stop: Any, start: Callable[..., None], arguments: tuple[Any, ...]) ->
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    start(stopped, *arguments)
 
 
-def result(future: Future[Any], command: str) -> Any:
-    """The result of a process; its error is raised here, and where it is gone, that is said."""
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise MexmaError(
-            f"a process of `{command}` was killed from outside (is the memory full?)",
-            "run it again with fewer --workers; what was finished is kept",
-        ) from None
+def _result(*arguments: Any) -> Any:
+    """In a process of the pool."""
+    end_if_stopped()
+    return _here(*arguments)
+
+
+def end_if_stopped() -> None:
+    """For work to call now and then: raises in a process of the pool where the run was ended."""
+    if _stop is not None and _stop.is_set():
+        raise _Stopped

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Guess(NamedTuple):
 
 
 class Identifier(Protocol):
-    """A program that identifies languages.
+    """A program that identifies languages. It can be pickled: another process loads its model itself.
 
     Attributes:
         name: For messages and reports, with the version.
@@ -110,6 +110,9 @@ class Py3Langid:
         ]  # some languages have two classes, one a script
         self.known = frozenset(self._labels) - {"zxx"}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _py3langid, ()
+
     def identify(self, lines: Sequence[str]) -> list[Guess]:
         """The language of each line; one without any n-gram that the model knows is ``und``."""
         from mexma_cli.numerics.naive_bayes import naive_bayes_scores
@@ -155,6 +158,9 @@ class Heliport:
         self._model = Loaded()
         self.known = frozenset(map(iso3, self._model.get_confidence_all())) - {"zxx", "und"}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Heliport, ()
+
     def identify(self, lines: Sequence[str]) -> list[Guess]:
         """The language of each line; its probability is 1, or 0 below heliport's threshold."""
         return [Guess(iso3(found), float(found != "und")) for found in map(self._model.identify, lines)]
@@ -177,9 +183,12 @@ class FastText:
             labels = self._model.labels
         except (ValueError, RuntimeError) as error:
             raise MexmaError(f"{path} is no fastText model: {error}") from None
-        self.name = f"fastText {path.name}"
+        self.name, self._path = f"fastText {path.name}", path
         self._codes = {label: iso3(label.removeprefix("__label__")) for label in labels}
         self.known = frozenset(self._codes.values()) - {"zxx", "und"}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FastText, (self._path,)
 
     def identify(self, lines: Sequence[str]) -> list[Guess]:
         """The language of each line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from click.testing import Result
 from mexma_cli.formats.bitext import MinedPair, formats, open_pairs, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.stages import filter as filtering
+from mexma_cli.stages import worker_pool
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write
@@ -59,8 +61,10 @@ def test_several_processes_give_the_same_bytes(
     monkeypatch.setattr(filtering, "_BATCH", 2)
     monkeypatch.setattr(filtering, "_ALONE", 1)
     path, started = made(tmp_path / f"mined.{kind}", kind), []
-    pool = filtering.worker_pool
-    monkeypatch.setattr(filtering, "worker_pool", lambda *how: (started.append(how[0]), pool(*how))[1])
+    pool = worker_pool.ProcessPoolExecutor
+    monkeypatch.setattr(
+        worker_pool, "ProcessPoolExecutor", lambda *how: (started.append(how[0]), pool(*how))[1]
+    )
     found = []
     for workers in "12":
         outputs = tmp_path / "out.tsv", tmp_path / "dropped.tsv", tmp_path / "report.json"
@@ -79,6 +83,21 @@ def test_an_input_that_breaks_off_while_others_work(tmp_path: Path, monkeypatch:
     path.write_bytes("".join(f"{a}\t{b}\n" for _, a, b in PAIRS).encode() + b"\xff\xff\tx\n")
     fails(filtered(path, *LANGUAGES, "-o", tmp_path / "out.tsv", "--workers", "2"), 1, "line 11")
     assert not (tmp_path / "out.tsv").exists()
+
+
+def test_excluded_sentences_from_a_pipe_reach_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `--exclude <(zcat dev.gz)`, which can be read once, by the process that has it."""
+    forks_of_pools(monkeypatch)
+    monkeypatch.setattr(filtering, "_ALONE", 0)
+    ours, theirs = os.pipe()
+    with os.fdopen(theirs, "w") as pipe:
+        pipe.write(FINE[1] + "\n")
+    out, path = tmp_path / "out.tsv", write(tmp_path / "pairs.tsv", "\t".join(FINE), "Un mot.\tA word.")
+    ok(filtered(path, *LANGUAGES, "--exclude", f"/dev/fd/{ours}", "-o", out, "--workers", "2"))
+    os.close(ours)
+    assert out.read_text() == "Un mot.\tA word.\n"
 
 
 def test_columns_and_their_names_stay(tmp_path: Path) -> None:

@@ -6,10 +6,7 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +20,6 @@ from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
 from mexma_cli.stages.prepare.tokenizer import SEED as NEGATIVES_SEED
 from mexma_cli.stages.prepare.tokenizer import HardNegatives, Teacher, TeachersTargets, Tokens, load_backend
-from mexma_cli.stages.worker_pool import worker_pool
 from mexma_cli.store.pairs import ExtraColumn, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits
 
@@ -140,10 +136,6 @@ def rules_of(data: Data) -> dict[str, float]:
         raise MexmaError(f"`data.rules`: {error.message}", error.hint) from None
 
 
-def _never() -> None:
-    """Nothing ends the work before its time."""
-
-
 @dataclass
 class LanguageWorker:
     """Does one chain of bitexts (the corpora of a language, or a single corpus) at a time.
@@ -152,7 +144,6 @@ class LanguageWorker:
         excluded: Hashes of the sentences that are not for training, and their fingerprint.
         work: Folder for temporary files.
         selections: Pairs that were chosen already, by store.
-        stopped: Called now and then; raises to end the work.
         teacher: One that reads the targets otherwise than the encoder does.
     """
 
@@ -160,8 +151,11 @@ class LanguageWorker:
     excluded: tuple[Set[int], str]
     work: Path
     selections: dict[Path, PairSelection] = field(default_factory=dict)
-    stopped: Callable[[], None] = _never
     teacher: Teacher | None = None
+
+    def work_on(self, chain: list[Bitext], what: str, argument: Any) -> tuple[Any, dict[str, list[Any]]]:
+        """The result of a method for a chain, and the checksums of files that are known now."""
+        return getattr(self, what)(chain, argument), chain[0].known
 
     def plan(self, chain: list[Bitext], choose: str) -> list[CorpusPlan] | None:
         """Settings of all bitexts of a chain. `choose` says which pairs to choose: ``none``, ``counts``
@@ -273,7 +267,7 @@ class LanguageWorker:
         named = "script" in limits  # else the ratio is the recipe's, in Chinese too
         scripts = (languages.script(source), languages.script(target)) if named else (None, None)
         rules = PairRules(limits, scripts, self.excluded[0])
-        return select(bitext, rules, limit, self.work, self.stopped)
+        return select(bitext, rules, limit, self.work)
 
     def _tokenise(
         self, bitext: Bitext, selection: PairSelection | None, tokens: Tokens, settings: dict[str, Any]
@@ -286,7 +280,7 @@ class LanguageWorker:
             kinds["negatives"] = negatives
         if self.teacher:
             kinds["teacher"] = TeachersTargets(self.teacher, self.data.max_tokens)
-        pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
+        pairs = selection.pairs(bitext) if selection is not None else iter(())
         beside = {name: kind.part for name, kind in kinds.items()}
         with TokenisedPairsWriter(bitext.path, tokens.vocabulary, beside) as writer:
             while batch := list(islice(pairs, _BATCH)):
@@ -349,27 +343,3 @@ def _report(
         reused=reused,
         skipped="no files" if not bitext.parts else "not needed" if limit == 0 else "",
     )
-
-
-_worker: LanguageWorker
-"""The worker of a process of the pool."""
-
-
-def language_pool(count: int, worker: LanguageWorker) -> AbstractContextManager[ProcessPoolExecutor]:
-    """A pool of processes with a copy of `worker` in each, for `work_on`."""
-    return worker_pool(count, _start, replace(worker, selections={}))
-
-
-def _start(stopped: Callable[[], None], worker: LanguageWorker) -> None:
-    """Make a process of the pool ready."""
-    global _worker
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _worker = replace(worker, stopped=stopped)
-
-
-def work_on(
-    what: str, chain: list[Bitext], argument: Any, selections: dict[Path, PairSelection]
-) -> tuple[Any, dict[str, list[Any]]]:
-    """In a process of the pool: the result, and the checksums that are known now."""
-    _worker.selections = selections
-    return getattr(_worker, what)(chain, argument), chain[0].known

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,10 @@ from mexma_cli.stages.prepare.language import (
     CorpusPlan,
     CorpusReport,
     LanguageWorker,
-    language_pool,
     rules_of,
-    work_on,
 )
 from mexma_cli.stages.prepare.tokenizer import Teacher, as_text, recipe_tokenizer, teachers_tokenizer
-from mexma_cli.stages.worker_pool import result
+from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.text.duplicates import folded
 from mexma_cli.text.lines import Member, read_lines
 
@@ -118,7 +115,7 @@ class _Preparation:
             for bitext in self._jobs:
                 selection = plans[bitext.path].selection
                 if selection is not None:
-                    for *pair, _ in selection.pairs(bitext, self._worker.stopped):
+                    for *pair, _ in selection.pairs(bitext):
                         yield from ((sentence, bitext.corpus.repeat) for sentence in pair)
 
         return as_text(recipe_tokenizer(recipe, settings, sentences), recipe.data.max_tokens)
@@ -185,29 +182,24 @@ class _Preparation:
         """Results of a worker's method for all chains, in their order."""
         total = len(self._jobs)
         done = total - sum(map(len, chains))
-        if self._workers == 1 or len(chains) == 1:
-            results = []
-            for chain in chains:
-                self._tell(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
-                results.append(getattr(self._worker, what)(chain, argument))
-                done += len(chain)
-            return results
-        with language_pool(min(self._workers, len(chains)), self._worker) as pool:
-            futures: dict[Future[Any], int] = {}
-            # The longest first, so that no process is alone at the end.
-            for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):
+        # The longest first, so that no process is alone at the end.
+        order = sorted(range(len(chains)), key=lambda place: -_size(chains[place]))
+        found: dict[int, Any] = {}
+
+        def left() -> Iterator[tuple[int, tuple[Any, ...]]]:
+            for place in order:
                 chain = chains[place]
-                mine = {bitext.path: s for bitext in chain if (s := self._worker.selections.get(bitext.path))}
-                futures[pool.submit(work_on, what, chain, argument, mine)] = place
-            found: dict[int, Any] = {}
-            for future in as_completed(futures):
-                place = futures[future]
-                found[place], checksums = result(future, "prepare")
+                self._tell(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
+                yield place, (chain, what, argument)
+
+        processes = min(self._workers, len(chains))
+        with closing(in_processes(processes, self._worker.work_on, left())) as ended:
+            for place, (found[place], checksums) in ended:
                 self._known.update(checksums)
                 done += len(chains[place])
-                self._tell(done, total, chains[place][-1].label)
+                self._tell(done, total, "")
                 self._keep_checksums()
-            return [found[place] for place in range(len(chains))]
+        return [found[place] for place in range(len(chains))]
 
     def _keep_checksums(self) -> None:
         if self._open and self._known != self._before:

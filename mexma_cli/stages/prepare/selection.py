@@ -7,7 +7,7 @@ disk where there are many: so exact duplicates are found, and a cap keeps the sm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
 from mexma_cli.stages.prepare.corpora import Bitext, Row
+from mexma_cli.stages.worker_pool import end_if_stopped
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import CODES, NAMES, PairRules
@@ -37,23 +38,20 @@ class PairSelection:
     kept: int
     dropped: dict[str, int]
 
-    def pairs(self, bitext: Bitext, stopped: Callable[[], None]) -> Iterator[tuple[str, str, str]]:
-        """The kept pairs, read again from the files, and what a tsv has behind each; `stopped` as for
-        `select`."""
+    def pairs(self, bitext: Bitext) -> Iterator[tuple[str, str, str]]:
+        """The kept pairs, read again from the files, and what a tsv has behind each."""
         rows = bitext.rows()
         with self.path.open("rb") as file:
             while codes := file.read(_BATCH):
-                stopped()
+                end_if_stopped()
                 for code, (_, source, target, further) in zip(codes, rows, strict=False):
                     if not code:
                         yield source, target, further
 
 
-def select(
-    bitext: Bitext, rules: PairRules, limit: int | None, folder: Path, stopped: Callable[[], None]
-) -> PairSelection:
+def select(bitext: Bitext, rules: PairRules, limit: int | None, folder: Path) -> PairSelection:
     """Decide about every pair of a corpus, at most `limit` of which are kept, with temporary files in a
-    folder; `stopped` is called now and then, and raises to end the work."""
+    folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):
@@ -61,7 +59,7 @@ def select(
         with path.open("wb") as file:
             rows = bitext.rows()
             while batch := list(islice(rows, _BATCH)):
-                stopped()
+                end_if_stopped()
                 file.write(_filtered(batch, read, rules, table))
                 read += len(batch)
         if not read:
@@ -69,7 +67,7 @@ def select(
         codes = np.memmap(path, dtype=np.uint8, mode="r+")
         left = read if limit is None else limit
         for entries in table.sorted():
-            stopped()
+            end_if_stopped()
             left -= _duplicates_and_cap(entries, codes, left, bitext.data.drop_duplicates)
         codes.flush()
     counts = Counter({code: int(count) for code, count in enumerate(_counts(codes)) if count})

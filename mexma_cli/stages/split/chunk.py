@@ -123,6 +123,9 @@ class ChunkWorker:
         script = how.language.partition("_")[2] or None
         self._rules = SentenceRules(how.limits, script)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkWorker, (self._how,)
+
     @cached_property
     def _split(self) -> Any:
         return splitter(self._settings.splitter, self._how.language, self._settings.splitter_model)
@@ -147,6 +150,10 @@ class ChunkWorker:
             return None
         expected(self._how.language, self._identifier)
         return str(self._identifier.name)
+
+    def make(self, chunk: Chunk, path: Path) -> None:
+        """Write the result of a chunk into a file."""
+        self.work(chunk).write(path)
 
     def work(self, chunk: Chunk) -> ChunkResult:
         """Decode, repair, split, and try the rules."""

@@ -13,11 +13,9 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +42,7 @@ from mexma_cli.languages import name
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, ChunkFile, ChunkWorker, checksum_of
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
-from mexma_cli.stages.worker_pool import result, worker_pool
+from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.amounts import NAMED, counted
@@ -255,57 +253,25 @@ def _made(
     """The files of the chunks' results, in order; those that are missing are made in this process or in
     several."""
     found: list[Path] = []
-    with ExitStack() as stack:
-        every = chunks(inputs.documents(how))
-        first = list(islice(every, 2))
-        pool = None
-        if workers > 1 and len(first) > 1:  # for a single chunk no process has to start
-            pool = stack.enter_context(worker_pool(workers, _start, how))
-        waiting: dict[Future[None], int] = {}
-        total, done = inputs.size(), 0
-        for chunk in chain(first, every):
+    total, done = inputs.size(), 0
+
+    def missing() -> Iterator[tuple[int, tuple[Chunk, Path]]]:
+        nonlocal done
+        for chunk in chunks(inputs.documents(how)):
             path = folder / f"{chunk.number:07}.npz"
             found.append(path)
-            size = chunk.size()
             if path.exists() and checksum_of(path) == chunk.checksum():
-                done += size
-            elif pool is None:
-                worker.work(chunk).write(path)
-                done += size
+                done += chunk.size()
+                tell(done, max(total, done))
             else:
-                waiting[pool.submit(_work, chunk, path)] = size
-                if len(waiting) >= 2 * workers:
-                    done += _finished(waiting)
+                yield chunk.size(), (chunk, path)
+
+    with closing(in_processes(workers, worker.make, missing())) as made:
+        for size, _ in made:
+            done += size
             tell(done, max(total, done))
-        while waiting:
-            done += _finished(waiting)
-            tell(done, max(total, done))
-        tell(done, done)
+    tell(done, done)
     return found
-
-
-def _finished(waiting: dict[Future[None], int]) -> int:
-    """Wait for a chunk, and take those out that are done: the bytes of their text."""
-    ended = wait(waiting, return_when=FIRST_COMPLETED).done
-    for future in ended:
-        result(future, "split")
-    return sum(waiting.pop(future) for future in ended)
-
-
-_here: ChunkWorker
-"""The worker of a process of the pool."""
-_stopped: Callable[[], None]
-
-
-def _start(stopped: Callable[[], None], how: Splitting) -> None:
-    global _here, _stopped
-    _here, _stopped = ChunkWorker(how), stopped
-
-
-def _work(chunk: Chunk, path: Path) -> None:
-    """In a process of the pool: make the result of a chunk."""
-    _stopped()
-    _here.work(chunk).write(path)
 
 
 def _merged(chunk: ChunkFile, codes: np.ndarray) -> np.ndarray:

@@ -45,10 +45,10 @@ def test_the_smallest_hashes_and_the_first_of_equals(
     rows = [(f"phrase {random.randrange(800)}", "a sentence") for _ in range(1500)]
     work = tmp_path / "work"
     made = bitext(tmp_path, rows, drop_duplicates)
-    found = select(made, PairRules({"missing": 0}), limit, work, lambda: None)
+    found = select(made, PairRules({"missing": 0}), limit, work)
     wanted = expected(rows, limit, drop_duplicates)
     assert np.flatnonzero(np.fromfile(found.path, dtype=np.uint8) == 0).tolist() == wanted
-    assert list(found.pairs(made, lambda: None)) == [(*rows[number], "") for number in wanted]
+    assert list(found.pairs(made)) == [(*rows[number], "") for number in wanted]
     assert (found.read, found.kept) == (1500, len(wanted))
     assert found.kept + sum(found.dropped.values()) == 1500
     assert list(work.iterdir()) == [found.path], "only the result is left"
@@ -64,7 +64,8 @@ def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.Mon
         if len(calls) > 10:
             raise InterruptedError
 
+    monkeypatch.setattr(selection, "end_if_stopped", stopped)
     rows = [(f"phrase {number}", "a sentence") for number in range(1500)]
     with pytest.raises(InterruptedError):
-        select(bitext(tmp_path, rows), PairRules({"missing": 0}), None, tmp_path / "work", stopped)
+        select(bitext(tmp_path, rows), PairRules({"missing": 0}), None, tmp_path / "work")
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.fra.codes"]
