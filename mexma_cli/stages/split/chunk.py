@@ -270,6 +270,11 @@ def _spaced(part: str) -> str:
 
 _TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*""")
 _AS_IT_STANDS = re.compile(r"(</?(?:pre|textarea|listing|xmp)\b)", re.IGNORECASE)
+_UNPRINTABLE = re.compile("[\x80-\x9f]|(?<=[\xc0-\xff])\xad")
+_PRINTABLE = 0x14400
+"""From here on, letters that no page has (Anatolian) stand for characters of mojibake: trafilatura
+leaves these out, and the rest could not be repaired."""
+_BACK = {_PRINTABLE + code: code for code in (*range(0x80, 0xA0), 0xAD)}
 _MOST_ATTRIBUTES = 1000
 """Most attributes of a tag: libxml2 compares each with all others."""
 
@@ -283,11 +288,12 @@ def _extracted(page: str | bytes) -> tuple[str | None, str | None]:
     long = (tag[0] for tag in _TAG.finditer(text) if len(tag[0]) > 2 * _MOST_ATTRIBUTES)
     if any(len(re.findall(r"""[\s/]|"[^"]*"|'[^']*'""", tag)) > 2 * _MOST_ATTRIBUTES for tag in long):
         return None, "malformed"
+    text = _UNPRINTABLE.sub(lambda found: chr(_PRINTABLE + ord(found[0])), text)
     try:
         text = extract(_on_one_line(text), include_comments=False)
     except Exception:  # broken pages make its parsers fail in many ways
         return None, "malformed"
-    return (text, None) if text else (None, "empty")
+    return (text.translate(_BACK), None) if text else (None, "empty")
 
 
 def _on_one_line(page: str) -> str:

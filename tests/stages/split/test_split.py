@@ -183,6 +183,7 @@ def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     (folder / "b" / ".hidden").mkdir(parents=True)
     (folder / "b" / ".hidden" / "x.txt").write_text("Il ne faut pas lire ceci.\n")
     (folder / "picture.npy").write_bytes(b"x")
+    (folder / "style.css").write_text("body { color: red }\n")
     packers = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
     for number, (ending, pack) in enumerate(packers.items()):
         line = f"Elle a vendu sa maison il y a {number + 2} ans.\n"
@@ -192,7 +193,12 @@ def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
     report = run(folder, to=out)
     names = [row[0] for row in rows(out.with_name("fra.docs"))]
     assert names == ["b/bz2:1", "b/gz:1", "b/xz:1", "b/zst:1", "doc.en-fr.fr:1"]
-    assert report.passed_over == {"named .npy, and no text": 1, "other sides of Moses pairs": 1}
+    passed_over = {
+        "named .npy, and no text": 1,
+        "named .css, and no text": 1,
+        "other sides of Moses pairs": 1,
+    }
+    assert report.passed_over == passed_over
     run(Path(f"{folder}/b/*.gz"), to=out)
     assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1"]
 
@@ -233,6 +239,17 @@ def test_pages(tmp_path: Path, out: Path) -> None:
         (tmp_path / "a.html").write_bytes(f"<html>{page}".encode(encoding))
         run(tmp_path / "a.html", to=out)
         assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
+
+
+def test_mojibake_in_pages_is_repaired_as_in_texts(tmp_path: Path, out: Path) -> None:
+    """Half of its characters are controls, which trafilatura leaves out."""
+    pytest.importorskip("trafilatura")
+    lines = ["Президент сказав це на зустрічі з журналістами у Києві.", "Это хороший дом, сказал он."]
+    broken = [line.encode().decode("latin-1") for line in lines]
+    paragraphs = "".join(f"<p>{line}</p>" for line in broken)
+    (tmp_path / "a.html").write_text(f"<html><body><article>{paragraphs}</article></body></html>", "utf-8")
+    report = run(tmp_path / "a.html", to=out, language="ukr_Cyrl", off=("language", "duplicate"))
+    assert out.read_text("utf-8").splitlines() == lines and report.repaired["mojibake"] == 1
 
 
 def test_a_tag_with_more_attributes_than_anyone_writes(tmp_path: Path, out: Path) -> None:
