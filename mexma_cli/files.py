@@ -16,16 +16,16 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self, TypeVar
+from typing import IO, Any, ClassVar, Literal, Self, TypeVar
 
 import xxhash
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mexma_cli.errors import MexmaError
 
@@ -50,6 +50,7 @@ _INSIDE = rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|{KE
 """Names of the files in workplaces beside an output that is being made."""
 OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
 """Files that file managers and NFS put beside any file."""
+_CHECKSUM = re.compile("[0-9a-f]{32}")
 Names = Collection[str] | re.Pattern[str]
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
@@ -397,14 +398,6 @@ def read_json(path: Path, hint: str | None = None) -> Any:
         raise MexmaError(f"{path} is damaged: not JSON ({error})", hint) from None
 
 
-def has_content(path: Path, content: object) -> bool:
-    """Whether a file of JSON is there with this content."""
-    try:
-        return bool(read_json(path) == content)
-    except MexmaError:
-        return False
-
-
 class Sealed(BaseModel):
     """A manifest with a checksum of itself."""
 
@@ -446,9 +439,77 @@ def read_manifest(path: Path, model: type[Model], version: int, hint: str | None
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
         what = "is damaged"
-        if sealed and problem["type"] in ("missing", "extra_forbidden"):
+        if key == "format_version" or (sealed and problem["type"] in ("missing", "extra_forbidden")):
             what, hint = "was written by another version of mexma", "use that version, or make all anew"
         raise MexmaError(f"{path} {what}: `{key}`: {problem['msg']}", hint) from None
+
+
+class Unfinished(Sealed):
+    """The content of `PROGRESS`: how far a command is that the same command goes on with if it is stopped."""
+
+    format_version: Literal[3] = 3
+    """3: one for all commands."""
+    by: str
+    """The command, such as `knn`."""
+    of: dict[str, Any]
+    """Its inputs and settings by their names in messages, as JSON has them: with others it does not go on."""
+    facts: dict[str, Any] = Field(default_factory=dict)
+    """How far it is."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read what is in a workplace; refused if it is damaged, or of another version."""
+        path, hint = folder / PROGRESS, f"remove {folder} to start anew"
+        found = read_manifest(path, cls, 3, hint)
+        if not found.checksum:
+            raise MexmaError(f"{path} is damaged: it has no checksum", hint)
+        return found
+
+    def differences(self, now: Unfinished) -> dict[str, str]:
+        """What differs in command, inputs and settings, as `differences` says it."""
+        return differences({"command": self.by} | self.of, {"command": now.by} | now.of)
+
+    def left_in(self, folder: Path) -> Self | None:
+        """What an earlier run of the same has left in a workplace; None where it begins anew."""
+        try:
+            found = self.read(folder)
+        except MexmaError:
+            return None
+        return None if found.differences(self) else found
+
+    def enter(self, folder: Path, **facts: Any) -> Self:
+        """Write it to a workplace, with more facts that JSON can hold, and return it with them."""
+        new = self.sealed(facts=self.facts | facts)
+        write_json_atomic(folder / PROGRESS, new.model_dump(mode="json"))
+        return new
+
+
+def another_run(folder: Path, differing: Mapping[str, str]) -> MexmaError:
+    """The error where a workplace is of another run, by its `differences`."""
+    return MexmaError(
+        f"{folder} is the beginning of another run: {'; '.join(differing.values())}",
+        f"give the settings of that run to go on with it, or remove {folder} to start anew",
+    )
+
+
+def differences(
+    there: Mapping[str, Any], now: Mapping[str, Any], places: tuple[str, str] = ("there", "now")
+) -> dict[str, str]:
+    """In words, by their names, which inputs and settings differ; `places` says where either was found."""
+    both = {name: (there.get(name), now.get(name)) for name in {**there, **now}}
+    return {
+        name: f"the {name} is another one, or has changed"
+        if all(_CHECKSUM.fullmatch(str(value)) for value in values)
+        else f"{name}: {_said(values[0])} {places[0]}, {_said(values[1])} {places[1]}"
+        for name, values in both.items()
+        if values[0] != values[1]
+    }
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in ("", None) else str(value)
 
 
 def checksum_file(path: Path) -> str:

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    Unfinished,
     check_parent,
     clear,
     clear_all,
@@ -116,6 +117,42 @@ def test_a_sealed_manifest_of_another_version_is_not_called_damaged(tmp_path: Pa
         write_json_atomic(path, new.model_dump() | changed)
         with pytest.raises(MexmaError, match="is damaged: its checksum is not right"):
             manifest.read_manifest(path, New, 1)
+
+
+def test_an_entry_is_of_one_command_with_its_inputs_and_settings(tmp_path: Path) -> None:
+    begun = Unfinished(by="knn", of={"source": "a" * 32, "k": 4, "prefix": None, "folder": "caf\udce9"})
+    assert begun.left_in(tmp_path) is None
+    begun.enter(tmp_path, rows=3).enter(tmp_path, place=[1, 2])
+    kept = begun.left_in(tmp_path)
+    assert kept is not None and kept.facts == {"rows": 3, "place": [1, 2]}
+    for by, change, said in (
+        ("mine", {}, ["command: knn there, mine now"]),
+        ("knn", {"source": "b" * 32}, ["the source is another one, or has changed"]),
+        ("knn", {"source": "unknown"}, [f"source: {'a' * 32} there, unknown now"]),
+        ("knn", {"k": 5, "prefix": "q: "}, ["k: 4 there, 5 now", "prefix: none there, q:  now"]),
+        ("knn", {"clean": True}, ["clean: none there, yes now"]),
+    ):
+        now = Unfinished(by=by, of=begun.of | change)
+        assert list(kept.differences(now).values()) == said
+        assert now.left_in(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"format_version": 2, "settings": {}, "shards": []}, "was written by another version of mexma"),
+        ({"format": 2, "mexma": "0.1"}, "is damaged: `by`"),
+        ({"format_version": 3, "by": "run", "of": {}, "facts": {}}, "is damaged: it has no checksum"),
+        ({"checksum": "0" * 32, "format_version": 3, "by": "run", "of": {}}, "its checksum is not right"),
+    ],
+)
+def test_what_is_no_entry_begins_anew_or_is_refused(
+    content: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    write_json_atomic(tmp_path / "progress.json", content)
+    with pytest.raises(MexmaError, match=said):
+        Unfinished.read(tmp_path)
+    assert Unfinished(by="run", of={}).left_in(tmp_path) is None
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

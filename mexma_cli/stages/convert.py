@@ -71,7 +71,7 @@ def raw_to_store(
             _check_same(done.take, vectors, output, raw)
             return done
         with EmbeddingWriter(
-            output, wanted, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
+            output, wanted, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite, by="convert"
         ) as writer:
             _check_same(writer.stored, vectors[: writer.rows_done], output, raw)
             lines = writer.go_on(read_again(found))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, PROGRESS, checksum_file, kind_of, read_json, read_manifest
+from mexma_cli.files import MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
 from mexma_cli.formats.bitext import DEFAULT, open_pairs
 from mexma_cli.stages.run.scheduler import STATUS
-from mexma_cli.store import journal, layout
+from mexma_cli.store import layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Folder
 from mexma_cli.store.neighbours import NeighbourStore
@@ -131,7 +131,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
         return {"bitext": _PAIRS, "neighbours": _NEIGHBOURS}.get(str(kind_of(where)), _EMBEDDINGS)
     known: dict[str, Callable[[Path], Info]] = {
-        PROGRESS: _unfinished,
+        MARK: _unfinished,
         CHECKPOINT: _checkpoint,
         "recipe.yaml": _run,
         "config.json": _encoder,
@@ -149,18 +149,19 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
 
 
 def _unfinished(where: Path) -> Info:
-    content = read_json(where / PROGRESS)
-    if isinstance(content, dict) and "search" in content:
-        search = read_manifest(where / PROGRESS, journal.Entry, journal.FORMAT_VERSION)
-        problem = f"{where} is unfinished: the same `mexma knn` or `mexma mine` command goes on with it"
-        return Info(
-            str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
-        )
-    progress = read_manifest(where / PROGRESS, layout.UnfinishedStore, layout.FORMAT_VERSION)
-    rows = sum(shard.rows for shard in progress.shards)
-    facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
-    problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"
-    return Info(str(where), "unfinished embedding store", facts, [problem])
+    unfinished = Info(str(where), "unfinished output")
+    if not (where / PROGRESS).is_file():
+        unfinished.problems = [f"{where} is unfinished: the same command begins it anew"]
+        return unfinished
+    progress = Unfinished.read(where)
+    outer = [folder for folder in where.resolve().parents if (folder / PROGRESS).is_file()]
+    by = Unfinished.read(outer[-1]).by if outer else progress.by  # a run's unit is gone on with by the run
+    unfinished.facts = {"made by": f"mexma {progress.by}"} | progress.of
+    if "shards" in progress.facts:
+        shards = layout.UnfinishedStore.read(where).facts["shards"]
+        unfinished.facts["rows so far"] = sum(shard.rows for shard in shards)
+    unfinished.problems = [f"{where} is unfinished: the same `mexma {by}` command goes on where it stopped"]
+    return unfinished
 
 
 def _several(where: Path) -> Info:

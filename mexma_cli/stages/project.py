@@ -50,6 +50,7 @@ def project(
         encoder=str(decomposer.run) if exported else f"{manifest.encoder}, {part} by {decomposer.run}",
         argv=argv,
         overwrite=overwrite,
+        by="project",
     )
     with writer:
         _fill(writer, store, decomposer, part, on_progress)

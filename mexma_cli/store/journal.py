@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
-from pydantic import Field
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
@@ -30,7 +29,6 @@ from mexma_cli.store.arrays import check_content
 
 log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
 SECONDS = 30.0
 """Time between two entries; more where writing one takes long."""
 _SHARE = 20  # at most a twentieth of the time goes into writing
@@ -43,100 +41,66 @@ RECORD = np.dtype(
 and that of the documents (0 where nobody asks for it)."""
 
 
-class Entry(files.Sealed):
-    """The content of ``progress.json``."""
-
-    format_version: int = FORMAT_VERSION
-    search: dict[str, Any]
-    """The stores and settings of the search: another search must not go on with this one's entries."""
-    facts: dict[str, Any] = Field(default_factory=dict)
-    """See `Journal.note`."""
-    place: tuple[int, int, int] = (0, 0, 0)
-    """The fields of a `knn.tiles.Place`."""
-    lists: str = ""
-    """Name of the other file; empty before the first lists."""
-    keys: str = ""
-    """xxh3_128 of the keys in both files."""
-
-
 class Journal:
     """Facts about a search, or another long run, in a folder that the caller has to itself: files are in the
-    folder ``kept`` in it. Refused: the beginning of another search than `search`."""
+    folder ``kept`` in it. Refused: the beginning of another run than `run`, which has no facts yet."""
 
-    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        self._workplace, self.folder, self._search = folder, folder / files.KEPT, search
+    def __init__(self, folder: Path, run: files.Unfinished) -> None:
+        self._workplace, self.folder = folder, folder / files.KEPT
         with files.no_space_as_message(folder):
             self.folder.mkdir(exist_ok=True)
         self._entered, self._pause = time.monotonic(), SECONDS
-        self._kept: Entry | None = None
-        if (folder / files.PROGRESS).is_file():
-            kept = files.read_manifest(folder / files.PROGRESS, Entry, FORMAT_VERSION, self._anew)
-            if not kept.checksum:
-                raise self._damaged(folder / files.PROGRESS, "it has no checksum")
-            differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
-            if differing:
-                raise MexmaError(
-                    f"{folder} is the beginning of another search: {', '.join(differing)} differ",
-                    "give the same settings to go on with it, or remove the folder to start anew",
-                )
-            self._kept = kept
+        self.begun = (folder / files.PROGRESS).is_file()
+        """Whether there is an entry."""
+        self._progress = files.Unfinished.read(folder) if self.begun else run
+        if differing := self._progress.differences(run):
+            raise files.another_run(folder, differing)
 
     def due(self) -> bool:
         """Whether the last entry is long enough ago."""
         return time.monotonic() - self._entered >= self._pause
 
     def _damaged(self, path: Path, why: str) -> MexmaError:
-        return MexmaError(f"{path} is damaged: {why}", self._anew)
-
-    @property
-    def _anew(self) -> str:
-        return f"remove {self._workplace} to start the search anew"
+        return MexmaError(f"{path} is damaged: {why}", f"remove {self._workplace} to start anew")
 
     @property
     def facts(self) -> dict[str, Any]:
         """The facts that were noted."""
-        return self._kept.facts if self._kept else {}
+        return self._progress.facts
 
     def note(self, began: float | None = None, **facts: Any) -> None:
         """Enter more facts that JSON can hold, after something else was written to the folder, which `began`
         at that time (`time.monotonic`)."""
-        kept = self._kept or Entry(search=self._search)
+        began = began or time.monotonic()
         with files.no_space_as_message(self.folder):
-            self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
-
-    def _enter(self, entry: Entry, began: float) -> None:
-        files.fsync_folder(self.folder)
-        files.write_json_atomic(self._workplace / files.PROGRESS, entry.sealed().model_dump(mode="json"))
-        self._kept, self._entered = entry, time.monotonic()
+            files.fsync_folder(self.folder)
+            self._progress = self._progress.enter(self._workplace, **facts)
+        self.begun, self._entered = True, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 
     def forget(self) -> None:
         """Take the entry back: nobody will want to go on with this search."""
         (self._workplace / files.PROGRESS).unlink(missing_ok=True)
-        self._kept = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is an entry."""
-        return self._kept is not None
+        self.begun = False
 
 
 class FileJournal(Journal):
-    """A journal with the neighbours so far; arguments as for `Journal`."""
+    """A journal with the neighbours so far, see `Journal`. Its facts: `place`, a `knn.tiles.Place`; `lists`,
+    the name of the file beside ``found.keys``; `keys`, the xxh3_128 of both."""
 
-    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        super().__init__(folder, search)
+    def __init__(self, folder: Path, run: files.Unfinished) -> None:
+        super().__init__(folder, run)
         self._finished, self._finished_digest = 0, xxhash.xxh3_128()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
         """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None. A
         damaged file is refused."""
-        if self._kept is None or not self._kept.lists:
+        if "lists" not in self.facts:
             return None
-        rows, top, _ = self._kept.place
+        rows, top, done = self.facts["place"]
         for name, arrays in (
             (_FINISHED, [forward[:top]]),
-            (self._kept.lists, [forward[top : top + rows], backward]),
+            (self.facts["lists"], [forward[top : top + rows], backward]),
         ):
             path = self.folder / name
             wanted = sum(array.nbytes for array in arrays)
@@ -146,10 +110,10 @@ class FileJournal(Journal):
             with path.open("rb") as file:
                 for array in arrays:
                     file.readinto(array)  # pyrefly: ignore[bad-argument-type]
-        if self._digest(forward, backward, rows, top) != self._kept.keys:
+        if self._digest(forward, backward, rows, top) != self.facts["keys"]:
             names = f"{_FINISHED} or {path.name}"
             raise self._damaged(self.folder, f"the checksum of {names} is not right")
-        return self._kept.place
+        return rows, top, done
 
     def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
         """Enter both lists, int64 keys, and the place. Rows of `forward` behind those in work are empty. If
@@ -158,7 +122,7 @@ class FileJournal(Journal):
         rows, top, _ = place
         if top < self._finished:  # the search starts anew
             self._finished, self._finished_digest = 0, xxhash.xxh3_128()
-        new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
+        new = "lists-b.keys" if self.facts.get("lists") == "lists-a.keys" else "lists-a.keys"
         with files.no_space_as_message(self.folder):
             with (self.folder / _FINISHED).open("ab") as file:
                 # After the last entry there may be one that was cut short.
@@ -169,11 +133,7 @@ class FileJournal(Journal):
                 file.write(forward[top : top + rows])  # pyrefly: ignore[bad-argument-type]
                 file.write(backward)  # pyrefly: ignore[bad-argument-type]
                 files.fsync_file(file)
-            keys = self._digest(forward, backward, rows, top)
-            entry = Entry(
-                search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new, keys=keys
-            )
-            self._enter(entry, began)
+        self.note(began, place=place, lists=new, keys=self._digest(forward, backward, rows, top))
 
     def _digest(self, forward: np.ndarray, backward: np.ndarray, rows: int, top: int) -> str:
         """The checksum of lists of which the first `top` rows of x are finished; these are read once."""
@@ -189,7 +149,7 @@ class AlignmentJournal(Journal):
     """Alignments of pairs of documents, group by group of pairs, in a folder as for `Journal`. Refused: the
     beginning of another run than `run`, and a damaged file."""
 
-    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, run: files.Unfinished) -> None:
         super().__init__(folder, run)
         self._file = (self.folder / _ALIGNMENTS).open("a+b")
         self.groups: int = self.facts.get("groups", 0)
@@ -204,10 +164,7 @@ class AlignmentJournal(Journal):
             self._digest.update(block)
             left -= len(block)
         if left or (self._bytes and self._digest.hexdigest() != self.facts["checksum"]):
-            raise MexmaError(
-                f"{self.folder / _ALIGNMENTS} is damaged: it is not what was written",
-                f"remove {folder} to start anew",
-            )
+            raise self._damaged(self.folder / _ALIGNMENTS, "it is not what was written")
         self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
 
     def pairs(self) -> np.ndarray | None:
@@ -255,14 +212,18 @@ Kept = TypeVar("Kept", bound=Journal)
 
 
 @contextmanager
-def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
-    """Open a resumable journal next to an output, which `begin` makes or opens in the folder that it is
-    given; it is deleted on success, and stays on an error. None for stdout and devices."""
+def kept_beside(
+    output: Path | None, kind: Callable[[Path, files.Unfinished], Kept], run: files.Unfinished
+) -> Iterator[Kept | None]:
+    """Open the journal of a run in the workplace of its output; it is deleted on success, and stays on an
+    error. None for stdout and devices."""
     if output is None or files.is_special(output):
         yield None
         return
     folder = files.partial(output)
-    kept = begin(folder)
+    kept = kind(folder, run)
+    if kept.begun:
+        log.info("going on with the run that was interrupted")
     try:
         yield kept
     except BaseException:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
+    Field,
     NonNegativeInt,
     PlainSerializer,
     PlainValidator,
@@ -18,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import WORK, check_own, fingerprint, remove
+from mexma_cli.files import WORK, Unfinished, check_own, differences, fingerprint, remove
 from mexma_cli.settings.stages import StoreType
 from mexma_cli.store.arrays import check_is_file, file_size, file_type
 from mexma_cli.store.folder import File, FolderManifest, Frozen
@@ -190,35 +191,27 @@ class EmbeddingSettings(VectorSettings):
         values = {name: getattr(manifest, name) for name in VectorSettings.model_fields}
         return cls(**values, source_checksum=manifest.source.checksum)
 
+    def named(self) -> dict[str, Any]:
+        """All settings by their names in messages."""
+        return {_WORDS.get(name, name): value for name, value in self.model_dump(mode="json").items()}
+
     def differences(self, other: EmbeddingSettings, places: tuple[str, str] = ("there", "now")) -> list[str]:
         """The settings that differ, in words; `places` says where each of the two values was found."""
-        return [
-            "the text has changed since, or is another one"
-            if name == "source_checksum"
-            else f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
-            f"{_said(getattr(other, name))} {places[1]}"
-            for name in type(self).model_fields
-            if getattr(self, name) != getattr(other, name)
-        ]
+        return list(differences(self.named(), other.named(), places).values())
 
 
-class UnfinishedStore(Frozen):
-    """The content of ``progress.json``: the settings, and the shards that are whole."""
-
-    format_version: int = FORMAT_VERSION
-    settings: EmbeddingSettings
-    base: str | None = None
-    """xxh3_128 of the manifest of the store that is appended to; its shards come first."""
-    shards: Shards = ()
+_WORDS = {
+    "fingerprint": "encoder",
+    "dtype": "stored type",
+    "precision": "computing type",
+    "source_checksum": "text",
+}
 
 
-_WORDS = {"fingerprint": "encoder", "dtype": "stored type", "precision": "computing type"}
+class UnfinishedStore(Unfinished):
+    """How far a store is: the `shards` that are whole, first those of the store that is appended to."""
 
-
-def _said(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value in ("", None) else str(value)
+    facts: dict[str, Shards] = Field(default_factory=dict)
 
 
 def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:

@@ -115,9 +115,9 @@ class NeighbourStore(Folder[NeighbourManifest]):
         """In words, how these neighbours differ from those that a search would find now, by its settings:
         `k`, `index`, and with one what else is in `asked` of the manifest."""
         there = {"k": self.manifest.k, "index": self.manifest.index} | self.manifest.asked
-        names = there | settings if there["index"] == settings["index"] else ("k", "index")
-        both = [(name, there.get(name), settings.get(name)) for name in names]
-        found = [f"{name}: {kept} there, {now} now" for name, kept, now in both if kept != now]
+        if there["index"] != settings["index"]:
+            there, settings = ({name: one[name] for name in ("k", "index")} for one in (there, settings))
+        found = list(files.differences(there, settings).values())
         for side, store in self._others(source, target):
             anew = side.path == str(store.path)
             found.append(f"{side.path} was made anew" if anew else f"of {side.path} there, {store.path} now")
@@ -161,24 +161,18 @@ class NeighbourStore(Folder[NeighbourManifest]):
 
 
 @contextmanager
-def searching(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """The folder of the journal of a search whose neighbours `write` puts at a path, ``NAME.knn``, where
-    nothing else writes meanwhile. It stays when a search that has kept something there is interrupted.
+def searching(path: Path, overwrite: bool = False) -> Iterator[None]:
+    """Hold the workplace of a path, ``NAME.knn``, where `write` puts neighbours.
 
     `overwrite` starts anew over a finished or unfinished store; a finished one goes when the new one is
     whole. Refused: something that is there already, another process that writes there, and a full disk.
     """
     NeighbourStore.check_replaceable(path, overwrite)
     files.check_parent(path)
-    part = files.partial(path)
     with files.workplace(path):
         if overwrite:
-            files.remove(part, but=(files.MARK,))
-        try:
-            yield part
-        finally:
-            if (part / files.PROGRESS).is_file():
-                log.info("the neighbours so far are kept in %s; the same command goes on there", part)
+            files.remove(files.partial(path), but=(files.MARK,))
+        yield
 
 
 def write(
@@ -210,9 +204,7 @@ def write(
         tool_version=__version__,
         **facts,
     )
-    store = NeighbourStore.finish(final, manifest)
-    files.remove(files.partial(final) / files.PROGRESS)
-    return store
+    return NeighbourStore.finish(final, manifest)
 
 
 def side_of(

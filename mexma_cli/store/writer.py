@@ -16,7 +16,6 @@ from mexma_cli.store.arrays import as_stored, check_content, fits
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import (
     AGAIN,
-    FORMAT_VERSION,
     EmbeddingManifest,
     EmbeddingSettings,
     Shard,
@@ -29,6 +28,9 @@ from mexma_cli.store.layout import (
 from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
 
 log = logging.getLogger(__name__)
+
+_BASE = "store appended to"
+"""In the settings of a run: xxh3_128 of that store's manifest; None without one."""
 
 
 def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
@@ -65,6 +67,7 @@ class EmbeddingWriter:
             whole.
         append: Make the store that is there longer by these rows, or a new one if none is there. It stays as
             it is, and readable, until the longer one takes its place; its shards are not rewritten.
+        by: The command that goes on if it is killed.
     """
 
     rows_per_shard = 1 << 13
@@ -81,13 +84,14 @@ class EmbeddingWriter:
         argv: Sequence[str] = (),
         overwrite: bool = False,
         append: bool = False,
+        by: str = "embed",
     ) -> None:
         assert not (overwrite and append), "a store is made anew or made longer"
         assert settings.source_checksum == source.checksum
         self.path = Path(path)
         self._work, self._folder = files.partial(self.path), files.in_work(self.path)
         self._progress = self._work / files.PROGRESS
-        self._settings = settings
+        self._settings, self._by = settings, by
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
         self._overwrite, self._append = overwrite, append
         self.rows_before = 0
@@ -268,37 +272,26 @@ class EmbeddingWriter:
 
     def _go_on(self) -> None:
         """Take over the shards that an earlier run left, after checking that it had the same settings."""
-        progress = files.read_manifest(self._progress, UnfinishedStore, FORMAT_VERSION)
-        differences = progress.settings.differences(self._settings)
-        if (
-            self._base
-            and self._base_checksum != progress.base
-            and self._base.manifest.shards == progress.shards
-        ):  # that run was killed when its folder had its name
-            if differences:
+        left = UnfinishedStore.read(self._work)
+        differing, shards = left.differences(self._now()), left.facts["shards"]
+        if self._base and _BASE in differing and self._base.manifest.shards == shards:
+            # That run was killed when its folder had its name.
+            if len(differing) > 1:
                 self._begin()
                 return
-            self._finished, self._shards = True, list(progress.shards)
+            self._finished, self._shards = True, list(shards)
             self.rows_before = sum(source.lines for source in self._base.manifest.sources[:-1])
             return
         if not self._folder.is_dir():  # that run was killed when its folder had its name, and that is gone
             self._begin()
             return
-        if progress.base != self._base_checksum:
-            differences.append(
-                f"appended to: {progress.base or 'nothing'} there, {self._base_checksum or 'nothing'} now"
-            )
-        if differences:
-            anew = f"remove {self._work}" if self._append else "--overwrite"
-            raise MexmaError(
-                f"{self._work} is the beginning of another run: {'; '.join(differences)}",
-                f"give the settings of that run to go on with it, or {anew} to start anew",
-            )
-        for shard in progress.shards:
+        if differing:
+            raise files.another_run(self._work, differing)
+        for shard in shards:
             check_shard(self._folder, shard, self._settings.dtype, self._settings.dim)
             for file in files_of(shard):
                 check_content(self._folder / file.name, file.checksum, AGAIN)
-        self._shards = list(progress.shards)
+        self._shards = list(shards)
         self.rows_before = self._base.rows if self._base else 0
         sweep(self._folder, self._shards)
 
@@ -312,12 +305,13 @@ class EmbeddingWriter:
                 self._shards.append(take_over(shard, base.path, self._folder, place, shard.offset))
             self.rows_before = base.rows
 
+    def _now(self) -> UnfinishedStore:
+        """What this run is of."""
+        return UnfinishedStore(by=self._by, of=self._settings.named() | {_BASE: self._base_checksum})
+
     def _mark(self) -> None:
         files.fsync_folder(self._folder)
-        progress = UnfinishedStore(
-            settings=self._settings, base=self._base_checksum, shards=tuple(self._shards)
-        )
-        files.write_json_atomic(self._progress, progress.model_dump(mode="json"))
+        self._now().enter(self._work, shards=tuple(self._shards))
 
     def _close_shard(self) -> None:
         assert self._open is not None

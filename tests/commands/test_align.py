@@ -369,7 +369,7 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
     assert died.wait() == -signal.SIGKILL, died.communicate()
     (partial,) = (tmp_path / "one").glob("*.partial")
     assert (partial / "progress.json").is_file() and not list((tmp_path / "one").glob("*.tsv.gz"))
-    fails(run(*command, tmp_path / "one/o.tsv.gz", "--max-size", "4"), 1, "settings differ")
+    fails(run(*command, tmp_path / "one/o.tsv.gz", "--max-size", "4"), 1, "max_size: 5 there, 4 now")
     monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
     for name in ("one", "other"):
         again = ok(run(*command, tmp_path / name / "o.tsv.gz", "--report", tmp_path / f"{name}.json"))

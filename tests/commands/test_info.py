@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,15 @@ from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.formats.bitext import MinedPair, write_pairs
-from mexma_cli.store.journal import FileJournal
+from mexma_cli.settings.load import load_corpus
+from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.store.layout import Source
 from mexma_cli.store.pairs import TokenisedPairsWriter
 from tests.command import fails, ok, run
+from tests.corpora import LINES, InThisProcess, corpus
+from tests.processes import Program
 from tests.stores import embedding_writer, flip
+from tests.stores import make_store as stored
 
 
 def info(*arguments: str | Path) -> Result:
@@ -97,9 +102,82 @@ def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> N
     assert "embedding store" in done.stdout and "is damaged: it has no manifest.json" in done.stderr
 
 
-def test_a_search_that_was_killed(tmp_path: Path) -> None:
-    FileJournal(tmp_path, {"k": 4}).note()
-    fails(info(tmp_path), 1, "the same `mexma knn` or `mexma mine` command")
+STOPPED = """
+import os, signal, sys
+from mexma_cli import files
+from mexma_cli.knn import tiles
+from mexma_cli.main import cli
+from mexma_cli.settings.load import load_corpus
+from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.store import journal
+from mexma_cli.store.writer import EmbeddingWriter
+from tests.corpora import InThisProcess
+
+journal.SECONDS = journal._SHARE = 0
+tiles.X_TILE = tiles.Y_TILE = EmbeddingWriter.rows_per_shard = 8
+enter, entries = files.Unfinished.enter, []
+
+def enter_and_die(self, *given, **facts):
+    entries.append(enter(self, *given, **facts))
+    if len(entries) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return entries[-1]
+
+files.Unfinished.enter = enter_and_die
+if sys.argv[2] == "run":
+    run_corpus(load_corpus(sys.argv[3]), InThisProcess)
+else:
+    cli(sys.argv[2:], prog_name="mexma")
+"""
+
+
+@pytest.fixture
+def inputs(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the folder where commands run: two texts, stores, raw vectors of one and a recipe of a corpus."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    recipe = corpus(tmp_path / "texts", tiny_encoder, pairs=[["fra", "eng"]])
+    Path("corpus.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+    vectors = np.random.default_rng(0).standard_normal((2, LINES, 4), np.float32)
+    np.save("raw.npy", vectors[0])
+    for code, rows in zip(("fra", "eng"), vectors, strict=True):
+        text = shutil.copy(f"texts/{code}.txt", f"{code}.txt")
+        stored(Path(f"{code}.emb"), Path(text).read_text("utf-8").splitlines(), rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "entries", "facts"),
+    [
+        ("embed fra.txt -o x.emb", 2, {"rows so far": 8, "stored type": "float16"}),
+        ("convert raw.npy --text fra.txt -o x.emb", 3, {"rows so far": 16, "encoder": "unknown"}),
+        ("knn fra.emb eng.emb -k 2 -o x.knn", 1, {"k": 2}),
+        ("mine fra.emb eng.emb -o x.tsv", 1, {"k": 4}),
+        ("align fra.txt eng.txt --max-size 3 -o x.tsv", 1, {"max_size": 3}),
+        ("split fra.txt --lang fra -o x.txt", 1, {"format": 2}),
+        ("run corpus.yaml", 1, {"made by": "mexma run"}),
+        ("run corpus.yaml", 3, {"made by": "mexma embed", "rows so far": 0}),
+    ],
+)
+def test_what_a_killed_command_left_is_gone_on_with_by_the_same(
+    command: str, entries: int, facts: dict[str, object], inputs: Path
+) -> None:
+    assert Program(STOPPED, str(entries), *command.split()).wait() == -signal.SIGKILL
+    name, *words = command.split()
+    every = [found for found in inputs.rglob("*.partial") if found.name != "progress.json.partial"]
+    left = sorted(found for found in every if (found / "progress.json").is_file())
+    for folder in left:  # a unit of a run, and what its stage has begun in it
+        fails(info(folder), 1, f"{folder} is unfinished: the same `mexma {name}` command goes on")
+    for folder in set(every).difference(left):
+        fails(info(folder), 1, f"{folder} is unfinished: the same command begins it anew")
+    found = json.loads(info(left[-1], "--json").stdout)
+    assert found["kind"] == "unfinished output"
+    assert found["facts"] | {"made by": f"mexma {name}"} | facts == found["facts"]
+    if name == "run":
+        run_corpus(load_corpus(Path(*words)), InThisProcess)
+    else:
+        ok(run(name, *words))
+    assert not list(inputs.rglob("*.partial"))
 
 
 def test_prepared_pairs_alone_and_together(pairs: Path) -> None:

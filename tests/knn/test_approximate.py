@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import Unfinished
 from mexma_cli.knn import approximate as module
 from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, ann
@@ -318,7 +319,7 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
             if done > stop:
                 raise KeyboardInterrupt
 
-        journal = FileJournal(tmp_path, {})
+        journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
         try:
             return ann(*sides, K, settings, journal=journal, on_progress=watch), seen
         except KeyboardInterrupt:

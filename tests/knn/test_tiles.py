@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mexma_cli.files import Unfinished
 from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32
@@ -95,5 +96,5 @@ def test_a_journal_forgets_what_wrong_estimates_found(
         patch.setattr(FileJournal, "due", lambda _: done[-1] is BFloat16 or done.count(Float32) > 9)
         patch.setattr(FileJournal, "save", deadly)
         with pytest.raises(Killed):
-            knn(x, y, 5, journal=FileJournal(tmp_path, {}))
-    assert same(knn(x, y, 5, journal=FileJournal(tmp_path, {})), wanted)
+            knn(x, y, 5, journal=FileJournal(tmp_path, Unfinished(by="knn", of={})))
+    assert same(knn(x, y, 5, journal=FileJournal(tmp_path, Unfinished(by="knn", of={}))), wanted)

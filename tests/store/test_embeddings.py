@@ -131,10 +131,10 @@ def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"fingerprint": "0" * 32}, "encoder: f{32} there, 0{32} now"),
+        ({"fingerprint": "0" * 32}, "run: the encoder is another one, or has changed"),
         ({"dtype": "float32"}, "stored type: float16 there, float32 now"),
         ({"language": "eng_Latn"}, "language: fra_Latn there"),
-        ({"source": Source(path="a.txt", checksum="other", lines=1)}, "text"),
+        ({"source": Source(path="a.txt", checksum="0" * 32, lines=1)}, "run: the text is another one"),
         ({"precision": "bfloat16"}, "computing type"),
     ],
 )
@@ -143,7 +143,7 @@ def test_other_settings_over_an_unfinished_store(change: dict[str, Any], words: 
     before = content(tmp_path / "a.emb.partial" / "a.emb")
     with pytest.raises(MexmaError, match=words) as caught:
         make(tmp_path / "a.emb", **change)
-    assert "--overwrite" in (caught.value.hint or "")
+    assert f"remove {tmp_path}/a.emb.partial to start anew" in (caught.value.hint or "")
     assert content(tmp_path / "a.emb.partial" / "a.emb") == before
     make(tmp_path / "a.emb", overwrite=True, **change)
     assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES

@@ -135,7 +135,8 @@ def test_whole_or_not_at_all(tmp_path: Path, sides: StorePair) -> None:
     with pytest.raises(RuntimeError), searching(tmp_path / "a.knn"):
         raise RuntimeError("stop")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.emb", "t.emb"]
-    with searching(tmp_path / "a.knn") as part:
+    part = tmp_path / "a.knn.partial"
+    with searching(tmp_path / "a.knn"):
         second = searching(tmp_path / "a.knn")
         with pytest.raises(MexmaError, match="another process is writing there"), second:
             pass

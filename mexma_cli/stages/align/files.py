@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 import time
@@ -28,6 +27,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
+    Unfinished,
     check_own,
     check_parent,
     commit,
@@ -213,24 +213,21 @@ def aligned(
 @contextmanager
 def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> Iterator[AlignmentJournal]:
     """Beside the output, or in a temporary folder if that is stdout or a device."""
-    run = {
-        "source": documents.source.identity,
-        "target": documents.target.identity,
-        "document pairs": "found" if job.inputs.find else fingerprint(documents.pairs.tolist()),
+    of = {
+        "source": fingerprint(documents.source.identity),
+        "target": fingerprint(documents.target.identity),
+        "list of document pairs": "found" if job.inputs.find else fingerprint(documents.pairs.tolist()),
         "encoder": encoder.fingerprint,
         "precision": encoder.precision,
         "prefix": encoder.prefix,
-        "languages": job.languages,
-        "settings": job.settings.model_dump(include={"max_size"}),
+        "languages": " and ".join(job.languages),
+        "max_size": job.settings.max_size,
         "documents scored": formats(alignments=True)[job.kind].whole_documents,
-        "shard": job.shard,
+        "shard": job.shard and str(job.shard),
     }
-    output = job.files[0] if job.files else None
-    run = json.loads(json.dumps(run))  # as it is read again
-    with kept_beside(output, lambda folder: AlignmentJournal(folder, run)) as journal:
+    run, output = Unfinished(by="align", of=of), job.files[0] if job.files else None
+    with kept_beside(output, AlignmentJournal, run) as journal:
         if journal is not None:
-            if journal.begun:
-                log.info("going on with the run that was interrupted")
             yield journal
             return
         with TemporaryDirectory(prefix="mexma-") as folder, temporary_space():

@@ -14,7 +14,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import filter_rows, twins
-from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_in, search
+from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_beside, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import NeighbourStore, searching, side_of, write
 from mexma_cli.store.spool import parts
@@ -45,13 +45,13 @@ def find_neighbours(
     k = settings.k
     check_memory(settings, stores[0].rows, stores[1].rows, stores[0].dim, k)
     names = names or (str(stores[0].path), str(stores[1].path))
-    with searching(output := Path(output), overwrite) as folder:
+    output = Path(output)
+    with searching(output, overwrite), journal_beside("knn", output, stores, k, settings) as journal:
         (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
         keep, counts = (keep_source, keep_target), (source_counts, target_counts)
         for name, kept, count in zip(names, keep, counts, strict=True):
             if not kept.any():
                 raise MexmaError(f"{name} has no sentence to find neighbours of: {count}")
-        journal = journal_in(folder, stores, k, settings)
         found = search(stores, k, keep, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()

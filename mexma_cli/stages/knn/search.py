@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import Unfinished
 from mexma_cli.knn import tiles
 from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.exact import knn
@@ -143,8 +144,6 @@ def search(
         needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
         held = resident()  # with the libraries
         memory = memory_for_search(settings.memory, held, source.rows + target.rows, k, needed)
-    if journal is not None and journal.begun:
-        log.info("going on with the search that was interrupted")
     options: dict[str, Any] = {
         "keep_x": keep[0],
         "keep_y": keep[1],
@@ -187,27 +186,20 @@ def _approximate(
     return SearchResult(near.neighbours, near.index, near.recall)
 
 
-def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings) -> FileJournal:
-    """The journal of a search in these stores, in a folder of its own; one of another search is refused."""
-    wanted: dict[str, Any] = {
-        "source": content_checksum(stores[0]),
-        "target": content_checksum(stores[1]),
-        "k": k,
-    }
-    return FileJournal(folder, wanted | index_settings(settings))
+def journal_beside(
+    by: str, output: Path | None, stores: StorePair, k: int, settings: SearchSettings
+) -> AbstractContextManager[FileJournal | None]:
+    """The journal of a command's search in the workplace of an output, see `kept_beside`; one of another
+    search is refused."""
+    source, target = map(content_checksum, stores)
+    of = {"source": source, "target": target, "k": k} | index_settings(settings)
+    return kept_beside(output, FileJournal, Unfinished(by=by, of=of))
 
 
 def index_settings(settings: SearchSettings) -> dict[str, Any]:
     """All settings that decide what an index finds; empty without one."""
     names = ("index", "recall", "memory") if settings.index != EXACT else ()
     return {name: getattr(settings, name) for name in names}
-
-
-def journal_beside(
-    output: Path | None, stores: StorePair, k: int, settings: SearchSettings
-) -> AbstractContextManager[FileJournal | None]:
-    """A journal in the workplace of an output, see `kept_beside`."""
-    return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
 
 
 def has_index(n: int, m: int, index: str) -> bool:

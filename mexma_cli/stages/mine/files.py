@@ -104,7 +104,7 @@ def mine_files(
             known = read_neighbours(job.neighbours, source, target, k)
         elif job.files:
             searched = job.files[0]
-        journal = stack.enter_context(journal_beside(searched, (source, target), k, job.settings))
+        journal = stack.enter_context(journal_beside("mine", searched, (source, target), k, job.settings))
         mined = mine(
             source,
             target,

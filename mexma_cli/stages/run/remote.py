@@ -21,6 +21,7 @@ from mexma_cli.errors import MexmaError, installed_by, require
 from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
+    Unfinished,
     commit,
     fingerprint,
     fsync_file,
@@ -162,7 +163,7 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
     """Copy a file from where it was left, if it was, and return its checksum; goes on after errors as long as
     each time more comes. A file that has changed meanwhile is refused."""
     with no_space_as_message(copy), workplace(copy) as part:
-        begun = _UnfinishedCopy(partial(copy) / PROGRESS, state)
+        begun = _UnfinishedCopy(partial(copy), state)
         with part.open("ab") as file:
             begun.take(file)
             while True:
@@ -205,21 +206,21 @@ def _receive(system: Any, path: str, begun: _UnfinishedCopy, file: IO[bytes]) ->
 
 
 class _UnfinishedCopy:
-    """How much there is of a copy, with a checksum; a file beside it, `path`, tells the next run, which has
-    to find the same `state` of what is copied."""
+    """How much there is of a copy, with a checksum; a file in its workplace, `path`, tells the next run,
+    which has to find the same `state` of what is copied."""
 
-    def __init__(self, path: Path, state: dict[str, Any]) -> None:
-        self.path, self._state, self.bytes = path, state, 0
+    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
+        self.path, self._progress, self.bytes = folder / PROGRESS, Unfinished(by="run", of=state), 0
         self._digest = xxhash.xxh3_128()
 
     def take(self, file: IO[bytes]) -> None:
         """Take over what an earlier run has left in an open file, if it is of the same state and whole."""
-        found = read_json(self.path) if self.path.is_file() else {}
-        if found.get("state") == self._state and found["bytes"] <= file.tell():
+        found = self._progress.left_in(self.path.parent)
+        if found and found.facts["bytes"] <= file.tell():
             with open(file.name, "rb") as left:
-                while block := left.read(min(_COPY, found["bytes"] - self.bytes)):
+                while block := left.read(min(_COPY, found.facts["bytes"] - self.bytes)):
                     self._count(block)
-            if self.checksum != found["checksum"]:
+            if self.checksum != found.facts["checksum"]:
                 self.bytes = 0
                 self._digest.reset()
         file.truncate(self.bytes)
@@ -238,8 +239,7 @@ class _UnfinishedCopy:
     def note(self, file: IO[bytes]) -> None:
         """Bring what there is to the disk, and write down how much it is."""
         fsync_file(file)
-        known = {"bytes": self.bytes, "checksum": self.checksum}
-        write_json_atomic(self.path, {"state": self._state, **known})
+        self._progress.enter(self.path.parent, bytes=self.bytes, checksum=self.checksum)
 
     def _count(self, block: bytes) -> None:
         self.bytes += len(block)

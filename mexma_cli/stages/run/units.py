@@ -32,13 +32,13 @@ from mexma_cli.files import (
     OF_SYSTEMS,
     PROGRESS,
     Sealed,
+    Unfinished,
     behind_link,
     checksum_again,
     checksum_file,
     clear,
     commit,
     fingerprint,
-    has_content,
     kind_of,
     make_folder,
     make_parent,
@@ -348,12 +348,12 @@ class RunFolder:
         make_parent(place)
         with workplace(place) as part:
             made, progress = part / place.stem, partial(place) / PROGRESS
-            kept, begun = self._read(unit.name), {"unit": unit.name, "key": key}
+            kept, run = self._read(unit.name), Unfinished(by="run", of={"unit": unit.name, "key": key})
             replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
-            if replaced or not has_content(progress, begun):
+            if replaced or not run.left_in(partial(place)):
                 remove(partial(place), but=(MARK,))
                 part.mkdir()
-                write_json_atomic(progress, begun)
+                run.enter(partial(place))
             elif (made / MANIFEST).is_file():
                 remove(made)  # finished, but nobody has said so
             try:

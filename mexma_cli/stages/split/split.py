@@ -27,8 +27,8 @@ from mexma_cli.files import (
     KEPT,
     MARK,
     PROGRESS,
+    Unfinished,
     check_outside_stores,
-    has_content,
     is_special,
     no_space_as_message,
     partial,
@@ -231,13 +231,13 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Pa
         "identifier": model,
         "packages": {name: version(name) for name in packages},
     }
-    path = folder.parent / PROGRESS
-    if has_content(path, ours):
+    run, path = Unfinished(by="split", of=ours), folder.parent / PROGRESS
+    if run.left_in(folder.parent):
         log.info("%s: what an earlier run has finished is taken over", folder)
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        write_json_atomic(path, ours)
+        run.enter(folder.parent)
     try:
         yield folder
     except BaseException:

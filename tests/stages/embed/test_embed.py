@@ -132,7 +132,7 @@ def test_other_settings_need_overwrite(encoder: SentenceEncoder, corpus: Path, t
         embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("eng_Latn"))
     assert "--overwrite" in (caught.value.hint or "")
     corpus.write_text("another text\n")
-    with pytest.raises(MexmaError, match="the text has changed since"):
+    with pytest.raises(MexmaError, match="the text is another one"):
         embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     assert embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn", overwrite=True)).rows == 1
 

@@ -15,7 +15,7 @@ from mexma_cli.settings.stages import KnnSettings, MineSettings
 from mexma_cli.stages.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, kept_already, read_neighbours
 from mexma_cli.stages.mine.mine import mine
-from mexma_cli.store import journal, neighbours
+from mexma_cli.store import journal
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.neighbours import NeighbourStore
 from tests.stores import make_store
@@ -104,7 +104,7 @@ class TestInterrupted:
         self.stopped(stores, path, after)
         assert [entry.name for entry in tmp_path.glob("a.*")] == ["a.knn.partial"]
         found = inspect(tmp_path / "a.knn.partial")
-        assert found.kind == "unfinished neighbours" and "the same `mexma knn`" in found.problems[0]
+        assert found.kind == "unfinished output" and "the same `mexma knn`" in found.problems[0]
         find_neighbours(stores, path, KnnSettings(k=4), on_progress=lambda done, total: steps.append(done))
         assert steps[0] > 1
         assert sorted(entry.name for entry in path.iterdir()) == sorted(e.name for e in whole.path.iterdir())
@@ -119,7 +119,7 @@ class TestInterrupted:
         def deadly(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(neighbours, "files", SimpleNamespace(**vars(files) | {"remove": deadly}))
+        monkeypatch.setattr(journal, "files", SimpleNamespace(**vars(files) | {"remove": deadly}))
         path, settings = tmp_path / "a.knn", KnnSettings(k=4, index=index)
         monkeypatch.setattr(journal, "SECONDS", 0)
         with pytest.raises(KeyboardInterrupt):
@@ -131,12 +131,12 @@ class TestInterrupted:
             assert not list(tmp_path.glob("*.partial"))
         other = settings.model_copy(update={"recall": 0.5, "memory": 10**10})
         if index != "exact":  # which finds all, and the same in any memory
-            with pytest.raises(MexmaError, match=r"recall: 0\.95 there, 0\.5 now; memory: None there"):
+            with pytest.raises(MexmaError, match=r"recall: 0\.95 there, 0\.5 now; memory: none there"):
                 kept_already(path, [store.path for store in stores], other)
 
     def test_another_search_does_not_go_on_with_it(self, stores: StorePair, tmp_path: Path) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)
-        with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
+        with pytest.raises(MexmaError, match="is the beginning of another run: k: 4 there, 3 now"):
             find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=3))
         found = find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=3), overwrite=True)
         assert found.manifest.k == 3 and not list(tmp_path.glob("*.partial"))

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import Unfinished
 from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.units import EMPTY
 from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.search import (
     check_memory,
     journal_beside,
-    journal_in,
     least_bytes,
     resident,
     search,
@@ -78,8 +78,8 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(
     command = ["mine", *paths, "-o", out]
     assert Program(KILLED, *command).wait() == -signal.SIGKILL
     assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
-    fails(run(*command, "-k", "5"), 1, "beginning of another search: k differ")
-    assert "going on with the search that was interrupted" in ok(run(*command)).stderr
+    fails(run(*command, "-k", "5"), 1, "beginning of another run: k: 4 there, 5 now")
+    assert "going on with the run that was interrupted" in ok(run(*command)).stderr
     assert not (tmp_path / "out.tsv.partial").exists()
     ok(run("mine", *paths, "-o", wanted))
     assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
@@ -94,15 +94,15 @@ from mexma_cli.store import journal
 ann.CHUNK = 1 << 15
 faiss_index.BLOCK = 100
 journal.FileJournal.due = lambda self: True
-enter, entries = journal.FileJournal._enter, []
+note, entries = journal.FileJournal.note, []
 
-def deadly(self, *arguments):
-    enter(self, *arguments)
+def deadly(self, *arguments, **facts):
+    note(self, *arguments, **facts)
     entries.append(1)
     if len(entries) == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-journal.FileJournal._enter = deadly
+journal.FileJournal.note = deadly
 cli(sys.argv[2:])
 """
 
@@ -128,8 +128,8 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
     command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", out]
     assert Program(KILLED_WITH_AN_INDEX, str(entries), *command).wait() == -signal.SIGKILL
     assert left <= {file.name for file in (part / "kept").iterdir()} and not out.exists()
-    fails(run(*command, "--recall", "0.9"), 1, "beginning of another search: recall differ")
-    assert "going on with the search that was interrupted" in ok(run(*command)).stderr
+    fails(run(*command, "--recall", "0.9"), 1, "beginning of another run: recall: 0.6 there, 0.9 now")
+    assert "going on with the run that was interrupted" in ok(run(*command)).stderr
     wanted = tmp_path / "wanted.knn"
     assert not part.exists() and ok(run(*command[:-1], wanted))
     for name in ("forward-ids", "forward-scores", "backward-ids", "backward-scores"):
@@ -138,7 +138,7 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
 
 @contextmanager
 def held(output: Path, stores: StorePair) -> Iterator[FileJournal | None]:
-    with only_process([output]), journal_beside(output, stores, 4, EXACT) as journal:
+    with only_process([output]), journal_beside("mine", output, stores, 4, EXACT) as journal:
         yield journal
 
 
@@ -155,9 +155,9 @@ def test_an_error_keeps_what_was_found_and_nothing_else(stores: StorePair, tmp_p
     with held(output, stores) as journal:
         assert journal is not None and journal.load(*lists) == (100, 0, 200)
     assert list(tmp_path.iterdir()) == []
-    with journal_beside(None, stores, 4, EXACT) as journal:
+    with journal_beside("mine", None, stores, 4, EXACT) as journal:
         assert journal is None
-    with journal_beside(Path("/dev/null"), stores, 4, EXACT) as journal:
+    with journal_beside("mine", Path("/dev/null"), stores, 4, EXACT) as journal:
         assert journal is None
 
 
@@ -214,11 +214,10 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
     keep = np.ones(700, bool), np.ones(600, bool)
     search(stores, 4, keep, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
-    (tmp_path / "j").mkdir()
-    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     journal.save((700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
     less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
-    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
         search(stores, 4, keep, SearchSettings(memory=less), journal)
     assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
