@@ -13,6 +13,7 @@ import numpy as np
 from mexma_cli.classifier.calibration import answered, shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, Side, sentences_of
+from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.knn.neighbours import Neighbours
@@ -27,9 +28,9 @@ _AT_ONCE = 1 << 15
 _IMPOSSIBLE = 0.002
 """Below this probability without words, a pair's words do not make it a translation; four fifths of all
 candidates are, and words cost the most."""
-_HELD, _KEPT, _FILLING, _ROW = 130_000_000, 300_000_000, 12_000, 2_000
-"""Bytes that judging takes at least, that the encoder keeps of words at most, by which a row fills that, and
-that a row takes besides."""
+_HELD, _KEPT, _FILLING, _ROW, _WORD = 130_000_000, 300_000_000, 12_000, 2_000, 210
+"""Bytes that judging takes at least, that the encoder keeps of words at most, by which a row fills that, that
+a row takes besides, as long as it has new words, and that a different word takes."""
 _WITH: dict[Needs, tuple[Needs, ...]] = {
     "vectors": ("vectors",),
     "text": ("vectors", "text"),
@@ -110,7 +111,7 @@ class Classifier:
 def bytes_for(rows: int) -> int:
     """Bytes of memory that `probable` takes for so many rows of both sides: the encoder of words with those
     that it keeps, a block of candidates, and what is known of each sentence and word."""
-    return _HELD + min(_FILLING * rows, _KEPT) + _ROW * rows
+    return _HELD + min(_FILLING * rows, _KEPT) + min(_ROW * rows, 2 * VOCABULARY * _WORD)
 
 
 def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:

@@ -173,7 +173,8 @@ def _print_estimate(settings: Recipe | DecomposeRecipe, processes: int, as_json:
 
 def estimate_lines(found: TrainingEstimate) -> list[str]:
     """An estimate in words: a line a phase and figure."""
-    from mexma_cli.stages.train.estimate import EFFICIENCY, PEAKS
+    from mexma_cli.stages.costs import PEAKS
+    from mexma_cli.stages.train.estimate import EFFICIENCY
 
     lines = []
     for phase in found.phases:

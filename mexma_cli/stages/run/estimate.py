@@ -20,7 +20,7 @@ from mexma_cli.knn.tiles import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.costs import STARTING, Cost, mining_cost, slowness
+from mexma_cli.stages.costs import PEAKS, STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.estimate import seconds_a_line
@@ -54,8 +54,6 @@ _RULES_BYTES = 200_000_000  # the rules of sentences, and what tells languages
 _BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 5500, 220_000_000
 """Memory to embed: a buffer, each different word that `mini` has met, and all of these at most."""
 _LOOKED_AT, _HEAPS = 2000, 0.7  # lines whose words are counted; their number grows by this power of the lines
-_GPUS = {"A100": 312e12, "H100": 989e12}
-"""The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +225,7 @@ def _costing(
         "longest": {"work": work, "hours": longest},
         "gpu": {
             name: sum(kind.cells for kind in kinds if kind.work == "tile") * 2 * dim / peak / 3600
-            for name, peak in _GPUS.items()
+            for name, peak in PEAKS.items()
         },
     }
     auto = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"index": "auto"})})

@@ -12,11 +12,10 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.registry import Shape, Work
 from mexma_cli.settings.training import Phase, Recipe, TrainerSettings
+from mexma_cli.stages.costs import PEAKS
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.store.pairs import TokenisedPairs
 
-PEAKS = {"H100": 989e12, "A100": 312e12}
-"""Operations a second of NVIDIA's data sheets: SXM, bfloat16, dense."""
 EFFICIENCY = 0.35
 """Share of the peak that a training reaches, as assumed: packed batches of transformers get 30 to 50%."""
 LENGTH = 32.0

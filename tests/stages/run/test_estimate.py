@@ -109,6 +109,7 @@ def test_memory_counts_what_a_worker_loads_and_each_part_once(tmp_path: Path) ->
     assert memory(words=10**6)["embed"] == memory(words=10**9)["embed"], "so many, and no more"
     assert alone(few["mine"]) - alone(few["read"]) >= LIBRARIES_BYTES + bytes_for(2000)
     assert alone(memory(2000, mine={"score": "margin"})["mine"]) < LIBRARIES_BYTES
+    assert bytes_for(10**10) == bytes_for(10**8) < 2.5e9, "no more words are looked at"
     assert alone(few["knn"]) < LIBRARIES_BYTES < alone(memory(2000, 20_000, units={"tile": 20_000})["knn"])
     together = _together(few.values())
     assert together == alone(few["embed"]) + alone(few["mine"]) - 90_000_000 - few["mine"]["worker"] + max(

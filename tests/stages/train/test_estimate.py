@@ -17,7 +17,8 @@ from mexma_cli.reporting.tables import published_rows
 from mexma_cli.settings.load import load, shipped
 from mexma_cli.settings.registry import ObjectiveSettings
 from mexma_cli.settings.training import Recipe
-from mexma_cli.stages.train.estimate import EFFICIENCY, PEAKS, estimate, shape_of
+from mexma_cli.stages.costs import PEAKS
+from mexma_cli.stages.train.estimate import EFFICIENCY, estimate, shape_of
 
 LENGTH = 16
 OBJECTIVES: dict[str, dict[str, Any]] = {
