@@ -3,12 +3,15 @@ of `langid` and `filter`.
 
     python benchmarks/split.py splitting ../shared/data
     python benchmarks/split.py languages ../shared/data
+    python benchmarks/split.py kindred ../shared/data
     python benchmarks/split.py dirty ../shared/data --lang fra_Latn
     python benchmarks/split.py speed ../shared/data --megabytes 400 --workers 1 2
     python benchmarks/split.py speed ../shared/data --megabytes 10000 --only filter --minutes 90
 
 DATA has ntrex128/CODE.txt.gz with ntrex128/docids.txt.gz (NTREX-128: news, a sentence a line, and the
-document of each) and bible/CODE.txt.gz (verses). The times are of the processor, of all processes together.
+document of each) and bible/CODE.txt.gz (verses); `kindred` takes quran/ (the same), and the first column of
+tatoeba_mt/, tico19/, stories/ and lafand/[PART.]CODE-eng.tsv.gz, too. The times are of the processor, of all
+processes together.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ from itertools import islice, takewhile
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
+
 from mexma_cli import languages
 from mexma_cli.files import checksum_file
-from mexma_cli.text.identify import Identifier, identifier, iso3, kindred
+from mexma_cli.text.identify import Identifier, identifier, in_other_language, iso3, kindred
 from mexma_cli.text.splitting import default_splitter, splitter
 
 UNSPACED = ("Jpan", "Hans", "Hant")
@@ -129,6 +134,58 @@ def languages_known(data: Path) -> None:
     sample = [line for code in codes for line in texts[code][:40]]
     seconds = _seconds(lambda: [theirs.classify(line) for line in sample])
     print(f"py3langid itself: {sum(len(line.encode()) for line in sample) / 1e6 / seconds:.1f} MB/s")
+
+
+KINDRED = ["ind zsm", "dan nob nno", "glg por", "xho zul", "bak tat"]
+"""Of which kindred.tsv says that documents are told apart."""
+CORPORA = ["bible", "quran", "stories", "lafand", "tico19", "tatoeba_mt", "ntrex128"]
+
+
+def kindred_documents(data: Path) -> None:
+    """How many documents of 1,000 characters and more (lines in a row of one corpus) are dropped, of those in
+    the stated language and of those in a kindred one."""
+    model = identifier("py3langid")
+    assert model is not None
+    print("| stated | documents in it | dropped | dropped % | documents in kindred ones | found % |")
+    print(f"|{' --- |' * 6}")
+    for group in map(str.split, KINDRED):
+        texts = {code: {name: _long_documents(data / name, code) for name in CORPORA} for code in group}
+        count = {code: sum(map(len, of.values())) for code, of in texts.items()}
+        for stated in group:
+            gone = {
+                code: {name: _gone(model, stated, documents) for name, documents in of.items()}
+                for code, of in texts.items()
+            }
+            lost = ", ".join(f"{some} in {name}" for name, some in gone[stated].items() if some) or 0
+            share = 100 * sum(gone.pop(stated).values()) / count[stated]
+            others, found = sum(map(count.get, gone)), sum(sum(of.values()) for of in gone.values())
+            row = [stated, count[stated], lost, f"{share:.2f}", others, f"{100 * found / others:.1f}"]
+            print("|", " | ".join(map(str, row)), "|")
+
+
+def _long_documents(corpus: Path, code: str) -> list[list[str]]:
+    lines = []
+    for path in sorted(corpus.glob("*.gz")):
+        name = path.name.removeprefix("dev.").removeprefix("train.").partition(".")[0].partition("-")[0]
+        if corpus.name != "tatoeba_mt":
+            lines += [row.partition("\t")[0] for row in lines_of(path) if iso3(name) == code]
+        elif iso3(name) in kindred(code):  # with the language of each line
+            rows = [row.split("\t") for row in lines_of(path)[:-1]]
+            lines += [row[0] for row in rows if row[2] in (code, languages.resolve(code))]
+    found: list[list[str]] = [[]]
+    for line in filter(str.strip, lines):
+        if sum(map(len, found[-1])) >= 1000:
+            found.append([])
+        found[-1].append(line)
+    return found[:-1]
+
+
+def _gone(model: Identifier, stated: str, documents: list[list[str]]) -> int:
+    """How many documents are dropped whole."""
+    lines = [line for document in documents for line in document]
+    numbers = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
+    other = in_other_language(lines, model, stated, numbers)
+    return len(documents) - len(np.unique(numbers[~other]))
 
 
 def _share(model: Identifier, code: str, lines: list[str], wanted: Callable[[str], object]) -> float:
@@ -462,7 +519,7 @@ SPEED = {"split": _documents, "langid": _sentences, "filter": _tables}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["splitting", "languages", "dirty", "speed"])
+    parser.add_argument("what", choices=["splitting", "languages", "kindred", "dirty", "speed"])
     parser.add_argument("data", type=Path)
     parser.add_argument("--lang", default="fra_Latn", type=languages.resolve)
     parser.add_argument("--megabytes", type=int, default=400)
@@ -474,6 +531,8 @@ def main() -> None:
         splitting(given.data)
     elif given.what == "languages":
         languages_known(given.data)
+    elif given.what == "kindred":
+        kindred_documents(given.data)
     elif given.what == "dirty":
         dirty(given.data, given.lang)
     else:

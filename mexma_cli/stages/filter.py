@@ -206,18 +206,18 @@ def _foreign(model: Identifier, language: str) -> Foreign | None:
     if language == UNSTATED:
         return None
     try:
-        wanted = expected(language, model)
+        expected(language, model)
     except MexmaError as error:
         log.warning("the rule language does not check %s: %s", languages.name(language), error.message)
         return None
-    return partial(_in_other, model, wanted)
+    return partial(_in_other, model, language)
 
 
-def _in_other(model: Identifier, wanted: frozenset[str], sentences: Sequence[str]) -> np.ndarray:
+def _in_other(model: Identifier, language: str, sentences: Sequence[str]) -> np.ndarray:
     long = np.array([len(sentence) >= SHORT for sentence in sentences], dtype=bool)
     found = np.zeros(len(sentences), dtype=bool)
     judged = [sentences[row] for row in np.flatnonzero(long).tolist()]
-    found[long] = in_other_language(judged, model, wanted)
+    found[long] = in_other_language(judged, model, language)
     return found
 
 

@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
@@ -27,6 +28,9 @@ SURE = 0.5
 """No language is believed that has no more than this probability."""
 _NEARLY_ALL = 0.8
 """Share of the lines in another language than the stated one from which that is doubted."""
+_LONG, _SURE_OF_KINDRED = 1000, 0.8
+"""Characters of a document from which kindred languages are told apart in it, and the probability that it
+takes: measured in notes/splitting.md."""
 FEWEST = 10
 """Lines from which their language is compared with the stated one."""
 _LONGEST = 4000
@@ -227,8 +231,9 @@ def iso3(label: str) -> str:
 
 @lru_cache(maxsize=1)
 def _groups() -> list[tuple[frozenset[str], str]]:
-    rows = Path(__file__).with_name("kindred.tsv").read_text(encoding="utf-8").splitlines()
-    return [(frozenset(codes.split()), reason) for codes, reason in (row.split("\t") for row in rows)]
+    """Kindred languages, and the identifiers that tell whole documents in them apart."""
+    _, *rows = Path(__file__).with_name("kindred.tsv").read_text(encoding="utf-8").splitlines()
+    return [(frozenset(codes.split()), tellers) for codes, _, tellers in (row.split("\t") for row in rows)]
 
 
 def kindred(language: str) -> frozenset[str]:
@@ -250,16 +255,27 @@ def expected(language: str, model: Identifier) -> frozenset[str]:
     return wanted
 
 
+def _told_apart(language: str, model: Identifier) -> frozenset[str]:
+    """Kindred languages of one that the identifier knows, of which it tells whole documents apart from it."""
+    base, teller = language.partition("_")[0], model.name.partition(" ")[0]
+    found = (
+        codes for codes, tellers in _groups() if base in codes & model.known and teller in tellers.split()
+    )
+    return model.known.intersection(frozenset().union(*found)) - {base}
+
+
 def in_other_language(
-    lines: Sequence[str], model: Identifier, wanted: frozenset[str], documents: np.ndarray | None = None
+    lines: Sequence[str], model: Identifier, language: str, documents: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which lines are in another language than the wanted ones (`expected`), for all that can be told: bool
-    [N].
+    """Which lines are in another language than this and those confused with it (`expected`), for all that can
+    be told: bool [N].
 
     Lines of fewer than `SHORT` characters, and those that the identifier is not `SURE` of, take the vote of
     their document: the language of all of it. A line stays where that is not sure either. `documents` int64
-    [N], ascending, is the document of each line; without it each line is one.
+    [N], ascending, is the document of each line; without it each line is one. A long document that is in a
+    kindred language goes whole, where identifiers tell those apart.
     """
+    wanted = expected(language, model)
     guesses = model.identify(lines)
     other = np.array([guess.language not in wanted for guess in guesses], dtype=bool)
     sure = np.array([guess.probability > SURE for guess in guesses], dtype=bool)
@@ -268,17 +284,35 @@ def in_other_language(
     short = np.fromiter(map(len, lines), dtype=np.int64, count=len(lines)) < SHORT
     asks = np.flatnonzero(other & (short | ~sure))
     voters = np.unique(documents[asks])
-    starts = np.searchsorted(documents, voters).tolist()
-    ends = np.searchsorted(documents, voters, side="right").tolist()
-    texts = [" ".join(lines[start:end])[:_LONGEST] for start, end in zip(starts, ends, strict=True)]
     votes = np.array(
-        [guess.language not in wanted and guess.probability > SURE for guess in model.identify(texts)],
+        [
+            guess.language not in wanted and guess.probability > SURE
+            for guess in model.identify(_texts(lines, documents, voters))
+        ],
         dtype=bool,
     )
     other &= sure
     if len(asks):
         other[asks] = votes[np.searchsorted(voters, documents[asks])]
-    return other
+    kin = _told_apart(language, model)
+    if not kin:
+        return other
+    base = language.partition("_")[0]
+    leaning = [(guess.language in kin) - (guess.language == base) for guess in guesses]
+    numbers, starts = np.unique(documents, return_index=True)
+    asked = numbers[np.add.reduceat(leaning, starts) > 0]
+    texts = zip(asked.tolist(), _texts(lines, documents, asked), strict=True)
+    long = {number: text for number, text in texts if len(text) >= _LONG}
+    found = model.identify(list(long.values()))
+    gone = (guess.language in kin and guess.probability > _SURE_OF_KINDRED for guess in found)
+    return other | np.isin(documents, list(compress(long, gone)))
+
+
+def _texts(lines: Sequence[str], documents: np.ndarray, asked: np.ndarray) -> list[str]:
+    """The beginning of each document that is asked for."""
+    starts = np.searchsorted(documents, asked).tolist()
+    ends = np.searchsorted(documents, asked, side="right").tolist()
+    return [" ".join(lines[start:end])[:_LONGEST] for start, end in zip(starts, ends, strict=True)]
 
 
 def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:

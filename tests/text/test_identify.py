@@ -148,12 +148,32 @@ def test_short_and_unsure_lines_take_their_documents_vote() -> None:
         "?" * 30 + "ß",
     ]
     documents = np.array([0, 0, 0, 0, 1, 2])
-    french = frozenset({"fra"})
 
     def other(numbers: np.ndarray | None) -> list[bool]:
-        return in_other_language(lines, _Fixed(), french, numbers).tolist()  # type: ignore[arg-type]
+        return in_other_language(lines, _Fixed(), "fra_Latn", numbers).tolist()  # type: ignore[arg-type]
 
     # Document 0 has a `?`, so nobody is sure of it; document 2 neither; document 1 is short, but sure.
     assert other(documents) == [False, True, False, False, True, False]
     assert other(None) == [True, True, False, False, True, False]
-    assert in_other_language([], _Fixed(), french, np.zeros(0, int)).tolist() == []  # type: ignore[arg-type]
+    assert in_other_language([], _Fixed(), "fra_Latn", np.zeros(0, int)).tolist() == []  # type: ignore[arg-type]
+
+
+def test_long_documents_in_a_kindred_language_go_whole(model: Identifier) -> None:
+    malay = (FIXTURES / "malay.txt").read_text(encoding="utf-8").splitlines()
+    lines = [*malay, *malay[:9], "Saya tinggal di Jakarta bersama keluarga saya."]
+    documents = np.repeat([3, 5], [10, 10])  # the second is too short to tell
+
+    def dropped(language: str, asked: Identifier = model) -> list[int]:
+        return np.flatnonzero(in_other_language(lines, asked, language, documents)).tolist()
+
+    assert dropped("ind_Latn") == list(range(10))
+    assert dropped("zsm_Latn") == []
+    assert dropped("ind_Latn", _Unmeasured(model)) == []
+    assert not in_other_language(lines, model, "ind_Latn").any()
+
+
+class _Unmeasured:
+    name = "another 1.0"
+
+    def __init__(self, model: Identifier) -> None:
+        self.known, self.identify = model.known, model.identify

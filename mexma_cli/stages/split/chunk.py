@@ -224,9 +224,8 @@ class ChunkWorker:
         if self._identifier is None:
             return
         rows = np.flatnonzero(codes == 0)
-        wanted = expected(self._how.language, self._identifier)
         lines = [sentences[row] for row in rows.tolist()]
-        other = in_other_language(lines, self._identifier, wanted, documents[rows])
+        other = in_other_language(lines, self._identifier, self._how.language, documents[rows])
         codes[rows[other]] = CODES["language"]
 
     def _text(self, document: RawDocument) -> tuple[str, str | None, str | None]:

@@ -395,6 +395,16 @@ def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
     assert everything.kept == len(lines)
 
 
+def test_a_text_in_a_kindred_language_is_dropped_and_that_is_told(tmp_path: Path, out: Path) -> None:
+    malay = (Path(__file__).parents[2] / "fixtures" / "malay.txt").read_text("utf-8")
+    (tmp_path / "a.txt").write_text(malay, "utf-8")
+    report = run(tmp_path / "a.txt", to=out, language="ind_Latn", document="file")
+    assert report.kept == 0 and report.dropped == {"language": report.sentences}
+    assert report.in_others("ind_Latn")[0].startswith(f"{report.sentences} sentences are not in Indonesian")
+    right = run(tmp_path / "a.txt", to=out, language="zsm_Latn", document="file")
+    assert right.kept == right.sentences and right.in_others("zsm_Latn") == []
+
+
 def test_short_lines_take_their_documents_vote(tmp_path: Path, out: Path) -> None:
     (tmp_path / "a.txt").write_text(
         f"{ONE}\n{TWO}\nMerci, Karl!\n\nEr kam in das Haus. Danke, Jean.\n", "utf-8"
