@@ -35,7 +35,6 @@ def match(
     retrieval: str = "max",
     threshold: float | None = None,
     *,
-    background: Means | None = None,
     one_text: bool = False,
 ) -> Candidates:
     """Take pairs from neighbours as LASER's mine_bitexts.py does.
@@ -48,8 +47,6 @@ def match(
             most. A better pair claims its rows even if the threshold then drops it. all: every neighbour of
             every row, each pair once.
         threshold: Keep scores greater than this. None: max keeps scores above 0, the others everything.
-        background: float32 [N] and [M], the mean cosines of all rows' neighbourhoods, where they are not
-            those of `neighbours`.
         one_text: The neighbours are `others` of a text. Each pair comes once, the lower row as its source;
             with max each row is in one pair at most, be it as source or as target; forward and backward are
             the same.
@@ -60,8 +57,7 @@ def match(
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
     sides = sides_of(neighbours)
-    if background is None:
-        background = means_of(sides[0]), means_of(sides[1])
+    background = means_of(sides[0]), means_of(sides[1])
     found = SortedPairs()
     if one_text:  # both directions are alike, so one of them has all pairs, and their mirror images
         for pairs in _candidates(sides, background, kind, retrieval, backward=False):
@@ -171,14 +167,12 @@ def _claim_compiled() -> Callable[..., np.ndarray]:
     return compiled()(_claim)
 
 
-def best_of_each(
-    neighbours: Neighbours, kind: str, background: Means | None = None
-) -> tuple[Candidates, Candidates]:
+def best_of_each(neighbours: Neighbours, kind: str) -> tuple[Candidates, Candidates]:
     """For every row of x, and for every row of y, its best neighbour by margin, in row order.
 
     Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     """
-    forward_mean, backward_mean = background or means(neighbours)
+    forward_mean, backward_mean = means(neighbours)
     near = neighbours.forward_ids, neighbours.backward_ids
     return (
         best_of(

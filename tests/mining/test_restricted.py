@@ -10,7 +10,6 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side, dots
 from mexma_cli.mining import restricted as module
 from mexma_cli.mining.margin import MARGINS, Margin, margin, means
-from mexma_cli.mining.match import match
 from mexma_cli.mining.restricted import restricted_search
 
 
@@ -71,18 +70,3 @@ def test_a_margin_without_a_bound_loses_no_pair(monkeypatch: pytest.MonkeyPatch)
     for ids, own in ((found.forward_ids, scores), (found.backward_ids, scores.T)):
         best = np.sort(own, axis=1)[:, :-4:-1]
         np.testing.assert_array_equal(np.take_along_axis(own, ids, 1), best)
-
-
-@pytest.mark.parametrize("retrieval", ["max", "intersect", "forward", "backward", "all"])
-def test_one_document_of_everything_is_as_without_documents(retrieval: str) -> None:
-    """With as many neighbours as rows: the same pairs, scores and cosines, bit for bit."""
-    x, y = some_vectors(1, 90, 80)
-    neighbours = knn(x, y, 90)
-    background = means(neighbours)
-    alone = restricted_search(x, y, [(np.arange(90), np.arange(80))], 90, background)
-    for name in ("scores", "source", "target", "cosines"):
-        plainly, found = (
-            getattr(match(n, "ratio", retrieval, 0.5, background=background), name)
-            for n in (neighbours, alone)
-        )
-        np.testing.assert_array_equal(found, plainly)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import xxhash
@@ -71,47 +70,17 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     return keep, RowCounts(store.rows, *counts[[2, 1, 3]].tolist())
 
 
-class RowsInDocuments(NamedTuple):
-    """The rows that take part, bool [rows], and how many do not, where a line counts once in each document.
-
-    `twin` int64 [rows] is, for each row, the one with an equal line that takes part in the whole text: its
-    neighbourhood is the row's.
-    """
-
-    keep: np.ndarray
-    counts: RowCounts
-    twin: np.ndarray
-
-
-def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.ndarray) -> RowsInDocuments:
-    """Filter rows as `filter_rows` does, which gave `keep`, but count a line once in each document that it is
-    in; `documents` int [rows] is that of every line."""
-    empty, repeated = (np.zeros(store.rows, dtype=bool) for _ in range(2))
-    twin = np.arange(store.rows)
-    for rows, same in _sorted_lines(store, empty):
-        lines, twin[rows] = _last_of_line(rows, same)
-        order = np.lexsort(
-            (documents[rows], lines)
-        )  # stable: of equal lines of a document the last one stays
-        rows, lines = rows[order], lines[order]
-        same = (lines[1:] == lines[:-1]) & (documents[rows[1:]] == documents[rows[:-1]])
-        repeated[rows[:-1][same]] = True
-    unusable = ~(keep[twin] | empty | repeated)
-    counts = RowCounts(store.rows, int(repeated.sum()), int(empty.sum()), int(unusable.sum()))
-    return RowsInDocuments(~(empty | repeated | unusable), counts, twin)
-
-
 def twins(store: EmbeddingStore) -> np.ndarray:
-    """The rows of `RowsInDocuments.twin`, memory-mapped; -1 for empty lines."""
-    lines = _sorted_lines(store, np.zeros(store.rows, dtype=bool))
-    return scattered(store.rows, np.int64, -1, ((rows, _last_of_line(rows, same)[1]) for rows, same in lines))
+    """For every row the last one with the same line, int64 [rows], memory-mapped; -1 for empty lines."""
+    return scattered(store.rows, np.int64, -1, rows_and_twins(store, np.zeros(store.rows, dtype=bool)))
 
 
-def _last_of_line(rows: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the lines of some rows, as `_sorted_lines` has them, and the last row with the line."""
-    lines = np.append(0, np.cumsum(~same))
-    last = np.append(np.flatnonzero(~same), len(rows) - 1)
-    return lines, rows[last[lines]]
+def rows_and_twins(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """In pieces, the rows that are not empty, int64 [n] in any order, and for each the last one with the same
+    line; the empty ones are marked in `empty`, bool [rows]."""
+    for rows, same in _sorted_lines(store, empty):
+        last = np.append(np.flatnonzero(~same), len(rows) - 1)
+        yield rows, rows[last[np.append(0, np.cumsum(~same))]]
 
 
 def _sorted_lines(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

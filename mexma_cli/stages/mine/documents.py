@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,15 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.formats.ids import read_id_pairs
-from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.spool import Ragged, Spool
 from mexma_cli.text.amounts import such_as
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
 
 log = logging.getLogger(__name__)
+
+_LINES = 1 << 16  # read at a time
 
 
 class DocumentFiles(NamedTuple):
@@ -34,9 +37,9 @@ class DocumentFiles(NamedTuple):
 class DocumentPairs:
     """The documents of two texts.
 
-    `source` and `target` int32 [rows] are the document of every line, `pairs` int32 [n, 2] those that are
-    paired, each once, sorted; `documents` is how many there are on either side, and `alone` how many of these
-    are in no pair.
+    `source` and `target` int32 [rows], memory-mapped, are the document of every line, `pairs` int32 [n, 2]
+    those that are paired, each once, sorted; `documents` is how many there are on either side, and `alone`
+    how many of these are in no pair, which `lost` says in words: empty if all are in one.
     """
 
     source: np.ndarray
@@ -45,28 +48,16 @@ class DocumentPairs:
     documents: tuple[int, int]
     alone: tuple[int, int]
     paths: tuple[Path, Path]
+    lost: str
 
-    def rows(
-        self, keep_source: np.ndarray, keep_target: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The kept rows, int64 ascending, of both documents of each pair."""
-        source = RowsByDocument(self.source, keep_source, self.documents[0])
-        target = RowsByDocument(self.target, keep_target, self.documents[1])
-        for own, other in self.pairs.tolist():
-            rows, columns = source.rows(own), target.rows(other)
-            if len(rows) and len(columns):
-                yield rows, columns
-
-    def filter(
-        self, stores: StorePair, keep: tuple[np.ndarray, np.ndarray]
-    ) -> tuple[RowsInDocuments, RowsInDocuments]:
-        """The rows of both texts that take part, where a line counts once in each document; `keep` is from
-        `filter_rows`."""
-        source, target = (
-            filter_in_documents(store, documents, kept)
-            for store, documents, kept in zip(stores, (self.source, self.target), keep, strict=True)
-        )
-        return source, target
+    def keys(self, side: int) -> Ragged:
+        """The numbers of the pairs that each document of a side is in; for one in no pair, a number below 0
+        that no other document has."""
+        alone = np.setdiff1d(np.arange(self.documents[side]), self.pairs[:, side])
+        owners = np.concatenate([self.pairs[:, side], alone])
+        order = np.argsort(owners, kind="stable")
+        keys = np.concatenate([np.arange(len(self.pairs)), -1 - 2 * alone - side])[order]
+        return Ragged(keys, np.searchsorted(owners[order], np.arange(self.documents[side] + 1)))
 
     def check_lines(self, rows: tuple[int, int], names: tuple[str, str]) -> None:
         """Refuse document ids that are not one a line of the texts."""
@@ -107,6 +98,7 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     table, alone = pair_documents((source_ids, target_ids), (source, target), pairs)
     documents = len(source_ids), len(target_ids)
     tell_documents(len(table), alone, documents)
+    lost = in_no_pair(alone, documents) if any(alone) else ""
     return DocumentPairs(
         source=source_lines,
         target=target_lines,
@@ -114,6 +106,7 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
         documents=documents,
         alone=(len(alone[0]), len(alone[1])),
         paths=(source, target),
+        lost=lost,
     )
 
 
@@ -126,7 +119,11 @@ def pair_documents(
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
         if not found:
-            raise none_in_common(sides)
+            raise MexmaError(
+                f"{sides[0]} and {sides[1]} have no document id in common",
+                "--document-pairs names those that belong together; "
+                "`mexma align --find-documents` finds them",
+            )
     else:
         found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
     pairs_of = np.array(sorted(set(found)), np.int32)
@@ -161,13 +158,6 @@ def in_no_pair(alone: tuple[Sequence[str], Sequence[str]], documents: tuple[int,
     return f"in no pair: {source}{';' if alone[0] else ''} and {target}"
 
 
-def unpaired_ids(sides: Sequence[Path]) -> str:
-    """`in_no_pair` of two files of document ids, where equal ones are paired; empty if all are."""
-    source, target = (dict.fromkeys(ids_of_lines(path)) for path in sides)
-    alone = [one for one in source if one not in target], [one for one in target if one not in source]
-    return in_no_pair(alone, (len(source), len(target))) if any(alone) else ""
-
-
 def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
     """Warn where `mexma split` has made a file of document ids and its text anew since the text's store."""
     stem, ending = split_ending(documents.name)
@@ -177,14 +167,6 @@ def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
         return
     if scan(text).checksum not in {source.checksum for source in store.manifest.sources}:
         log.warning("%s and %s have changed since %s was made: embed again", text, documents, store.path)
-
-
-def none_in_common(sides: Sequence[Path | None]) -> MexmaError:
-    """The error of two files of document ids that have none in common."""
-    return MexmaError(
-        f"{sides[0]} and {sides[1]} have no document id in common",
-        "--document-pairs names those that belong together; `mexma align --find-documents` finds them",
-    )
 
 
 def ids_of_lines(path: Path) -> Iterator[str]:
@@ -200,7 +182,9 @@ def ids_of_lines(path: Path) -> Iterator[str]:
 
 
 def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
-    """The document of every line, numbered as they come, int32 [lines], and the numbers."""
-    numbers: dict[str, int] = {}
+    """The document of every line, numbered as they come, int32 [lines], memory-mapped, and the numbers."""
+    numbers, lines = dict[str, int](), Spool(np.int32)
     named = (numbers.setdefault(name, len(numbers)) for name in ids_of_lines(path))
-    return np.fromiter(named, dtype=np.int32), numbers
+    while len(part := np.fromiter(islice(named, _LINES), np.int32)):
+        lines.write(part)
+    return lines.array(), numbers

@@ -23,7 +23,7 @@ from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_if_older
-from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, is_within, mine
+from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -83,7 +83,7 @@ def mine_files(
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
         paths = job.paths[:1] if job.one_text else job.paths
-        within = is_within(job.documents, job.neighbours)
+        within = job.documents is not None
         how = with_score(job.settings, encoder_of(paths, encoder), job.one_text, within)
         job = replace(job, settings=how)
         stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)

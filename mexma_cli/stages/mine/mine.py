@@ -17,13 +17,12 @@ from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair, write_pairs
 from mexma_cli.mining.candidates import Candidates, spooled
-from mexma_cli.mining.lists import Sides, means_of, others, sides_of
+from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
-from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
-from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
+from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.probable import check_memory_for, pair_probabilities, probable_pairs, with_score
 from mexma_cli.stages.mine.texts import Known, PairTexts, known_in
 from mexma_cli.stages.mine.within import match_within
@@ -39,14 +38,12 @@ _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 @dataclass(frozen=True)
 class PrecomputedNeighbours:
-    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`; with
-    `documents`, only pairs of documents of the same id are wanted."""
+    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`."""
 
     sides: Sides
     counts: tuple[RowCounts, RowCounts]
     index: str = EXACT
     recall: float | None = None
-    documents: DocumentFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -123,12 +120,6 @@ class Mined:
         return write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
 
 
-def is_within(documents: DocumentPairs | None, neighbours: object) -> bool:
-    """Whether pairs are wanted within paired documents alone, which are given or which neighbours name."""
-    named = isinstance(neighbours, PrecomputedNeighbours) and neighbours.documents is not None
-    return documents is not None or named
-
-
 def mine(
     source: EmbeddingStore,
     target: EmbeddingStore,
@@ -149,7 +140,6 @@ def mine(
     Args:
         with_ids: Look up ranks and neighbourhood means of the pairs.
         neighbours: of the two stores, if they are known already; k + 1 of a store in itself.
-            `PrecomputedNeighbours` name documents themselves.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so a pair scores the same with and without.
         journal: Where the search is kept while it runs.
@@ -166,7 +156,7 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    settings = with_score(settings, source.manifest.encoder, one_text, is_within(documents, neighbours))
+    settings = with_score(settings, source.manifest.encoder, one_text, documents is not None)
     clock, stores = Clock(), (source, target)
     check_memory_for(settings, source.rows + target.rows)
     if not isinstance(neighbours, PrecomputedNeighbours):
@@ -174,31 +164,25 @@ def mine(
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)
         with clock("reading"):
             kept = filter_rows(source), filter_rows(source if one_text else target)
-        keep = kept[0][0], kept[1][0]
         if neighbours is None:
             with clock("neighbours"):
-                k = settings.k + one_text
-                neighbours = search(stores, k, keep, settings, journal, on_progress)
+                keep = kept[0][0], kept[1][0]
+                neighbours = search(stores, settings.k + one_text, keep, settings, journal, on_progress)
         near = neighbours.neighbours
         sides = others(near, settings.k) if one_text else sides_of(near)
         neighbours = PrecomputedNeighbours(
             sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall
         )
     sides, counts, twins = neighbours.sides, neighbours.counts, None
-    matching = settings.margin, settings.retrieval, settings.least
     if settings.score == "probability":
         with clock("probabilities"):
             found = probable_pairs(stores, sides, settings)
     elif documents is not None:
         with clock("documents"):
-            own, other = documents.filter(stores, keep)
-            counts, twins = (own.counts, other.counts), (own.twin, other.twin)
-            found = _pairs_of_documents(stores, sides, documents.rows(own.keep, other.keep), twins, settings)
-    elif neighbours.documents is not None:
-        with clock("matching"):
-            found, counts, twins = match_within(stores, sides, neighbours.documents, *matching)
+            found, counts, twins = match_within(stores, sides, documents, settings)
     else:
         with clock("matching"):
+            matching = settings.margin, settings.retrieval, settings.least
             found = match(sides, *matching, one_text=one_text)
     known = None
     if with_ids:
@@ -208,7 +192,7 @@ def mine(
     if settings.finds and len(chosen):
         with clock("threshold"):
             estimated = _estimated(chosen, stores, sides, twins, settings)
-        if is_within(documents, neighbours):
+        if documents is not None:
             log.warning(
                 "that documents are paired is not allowed for: the precision is higher than estimated"
             )
@@ -239,20 +223,6 @@ def _estimated(
         given = pairs if twins is None else pairs.mapped(twins)
         model = PairPrecision(pairs.scores, pair_probabilities(stores, sides, given, settings))
     return Estimated(model.choose(settings.precision), settings, pairs, model)
-
-
-def _pairs_of_documents(
-    stores: StorePair,
-    sides: Sides,
-    documents: Iterator[tuple[np.ndarray, np.ndarray]],
-    twins: tuple[np.ndarray, np.ndarray],
-    settings: MineSettings,
-) -> Candidates:
-    """The pairs of documents, given by the rows of both, with the neighbourhoods of the rows' twins."""
-    background = means_of(sides[0])[twins[0]], means_of(sides[1])[twins[1]]
-    wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
-    pool = restricted_search(*stores, documents, wanted, background, settings.margin)
-    return match(pool, settings.margin, settings.retrieval, settings.least, background=background)
 
 
 def _filtered(

@@ -26,7 +26,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
 from mexma_cli.stages.merge import merge_stores
-from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair, unpaired_ids
+from mexma_cli.stages.mine.documents import in_no_pair, read_documents
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -343,12 +343,12 @@ def mine(task: Task) -> dict[str, Any]:
     classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
     how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
     task.output.mkdir(exist_ok=True)
-    neighbours, notes = task.neighbours(how.k), []
+    documents, notes = None, []
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
-        if said := unpaired_ids(docs):
-            notes.append(f"documents {said}")
-        neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
+        documents = read_documents(docs[0], docs[1])
+        if documents.lost:
+            notes.append(f"documents {documents.lost}")
     job = MiningJob(
         (task.input("source"), task.input("target")),
         task.languages,
@@ -356,7 +356,8 @@ def mine(task: Task) -> dict[str, Any]:
         outputs,
         kind,
         settings["with_ids"],
-        neighbours=neighbours,
+        documents,
+        task.neighbours(how.k),
     )
     mined, changed = mine_files(job, EncoderChoice())
     for name, kind in others:

@@ -8,7 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.knn import row_filter as usable
-from mexma_cli.stages.knn.row_filter import filter_in_documents, filter_rows
+from mexma_cli.stages.knn.row_filter import filter_rows, twins
 from mexma_cli.store import spool
 from mexma_cli.store.arrays import unverified
 from tests.stores import make_store
@@ -42,30 +42,13 @@ def test_the_last_of_equal_lines_is_kept(
     assert str(counts).startswith(f"250 lines ({repeated} duplicates, {len(blank)} empty, ")
 
 
-@pytest.mark.parametrize("buffer", [1 << 20, 400])
-def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buffer: int
-) -> None:
-    monkeypatch.setattr(spool, "BUFFER", buffer)
+def test_the_twin_of_a_row_is_the_last_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "BUFFER", 400)
     monkeypatch.setattr(usable, "_LINES", 7)
-    rng = np.random.default_rng(2)
-    lines = [["", *"abcdefgh"][i] for i in rng.integers(0, 9, 150)]
-    documents = rng.integers(0, 5, 150)
-    vectors = np.ones((150, 3), np.float32)
-    vectors[[row for row, line in enumerate(lines) if line == "h"]] = 0
-    store = make_store(tmp_path / "s.emb", lines, vectors)
-    keep, _ = filter_rows(store)
-    found = filter_in_documents(store, documents, keep)
-    named = list(zip(lines, documents.tolist(), strict=True))
-    last = {name: row for row, name in enumerate(named)}
-    assert np.flatnonzero(found.keep).tolist() == sorted(
-        row for (line, _), row in last.items() if line not in ("", "h")
-    )
-    last_of_all = {line: row for row, line in enumerate(lines)}
-    filled = [row for row, line in enumerate(lines) if line]
-    assert found.twin[filled].tolist() == [last_of_all[lines[row]] for row in filled]
-    assert found.counts.kept == found.keep.sum() and found.counts.empty == lines.count("")
-    assert found.counts.duplicates == len(filled) - len({name for name in named if name[0]})
+    lines = [["", *"abcdefgh"][i] for i in np.random.default_rng(2).integers(0, 9, 150)]
+    last = {line: row for row, line in enumerate(lines)} | {"": -1}
+    store = make_store(tmp_path / "s.emb", lines, np.ones((150, 3), np.float32))
+    assert twins(store).tolist() == [last[line] for line in lines]
 
 
 def test_a_store_without_sentences_is_refused(tmp_path: Path) -> None:

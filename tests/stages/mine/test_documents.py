@@ -18,10 +18,18 @@ def write(folder: Path, name: str, *lines: str) -> Path:
     return path
 
 
-def rows(found: DocumentPairs, **masks: np.ndarray) -> list[tuple[list[int], list[int]]]:
-    keep_source = masks.get("source", np.ones(len(found.source), bool))
-    keep_target = masks.get("target", np.ones(len(found.target), bool))
-    return [(own.tolist(), other.tolist()) for own, other in found.rows(keep_source, keep_target)]
+def rows(found: DocumentPairs) -> list[tuple[list[int], list[int]]]:
+    """The lines of both documents of each pair, which have its number; other documents have a key each."""
+    keyed: list[dict[int, list[int]]] = [{}, {}]
+    for side, of_line in enumerate((found.source, found.target)):
+        keys = found.keys(side)
+        for row, document in enumerate(of_line):
+            for key in keys.at(np.array([document]))[0].tolist():
+                keyed[side].setdefault(key, []).append(row)
+    assert sorted(keyed[0].keys() & keyed[1].keys()) == list(range(len(found.pairs)))
+    alone = [len(keys) - len(found.pairs) for keys in keyed]
+    assert tuple(alone) == found.alone
+    return [(keyed[0][pair], keyed[1][pair]) for pair in range(len(found.pairs))]
 
 
 def test_equal_ids_are_paired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -31,13 +39,13 @@ def test_equal_ids_are_paired(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     )
     assert rows(found) == [([0, 2], [2]), ([3], [1, 3])]
     assert found.documents == (3, 4) and found.alone == (1, 2)
-    alone = "in no pair: 1 of 3 of the source, such as b; and 2 of 4 of the target, such as x, y"
+    alone = found.lost
+    assert alone == "in no pair: 1 of 3 of the source, such as b; and 2 of 4 of the target, such as x, y"
     assert caplog.messages == [
         f"documents: 2 paired; {alone}",
         "in no pair, of the source: b",
         "in no pair, of the target: x, y",
     ]
-    assert rows(found, source=np.array([0, 1, 1, 0], bool)) == [([2], [2])]
     found.check_lines((4, 5), ("s.emb", "t.emb"))
     with pytest.raises(MexmaError, match=r"t has 5 lines, t\.emb has 6"):
         found.check_lines((4, 6), ("s.emb", "t.emb"))
@@ -47,7 +55,7 @@ def test_a_file_pairs_other_ids_and_one_with_many(tmp_path: Path) -> None:
     source, target = write(tmp_path, "s", "1", "2", "1"), write(tmp_path, "t", "A", "B")
     found = read_documents(source, target, write(tmp_path, "p", "2\tA", "1\tA", "2\tB", "2\tA"))
     assert rows(found) == [([0, 2], [0]), ([1], [0]), ([1], [1])]
-    assert found.alone == (0, 0)
+    assert found.alone == (0, 0) and not found.lost
 
 
 def test_pairs_with_a_document_that_split_emptied_are_left_out_and_counted(
