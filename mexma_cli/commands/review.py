@@ -49,6 +49,8 @@ def command(
     """
     check_bitext(bitext)
     check_inputs(bitext)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise click.UsageError(f"{output}: the page is HTML, so name it .html.")
     check_outputs([], output, "page", bitext)
     from mexma_cli.stages.review import review
     from mexma_cli.text.writing import prepare_output

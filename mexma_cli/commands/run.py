@@ -142,9 +142,13 @@ def command(
         return
 
     started, folder = time.monotonic(), Path(found.run).absolute()
-    with ExitStack() as stack:
-        make = partial(_executor, executor, found, jobs or 1)
-        done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
+    try:
+        with ExitStack() as stack:
+            make = partial(_executor, executor, found, jobs or 1)
+            done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
+    except KeyboardInterrupt:
+        log.info("what is done is kept: the same command goes on")
+        raise
     before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)
     log.info("report: %s", folder / PAGE)

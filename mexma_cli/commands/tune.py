@@ -67,7 +67,8 @@ _OF_TEXTS = (
 )
 @path_option(
     "--gold",
-    help="The true pairs, source TAB target: sentences, or ids with --source and --target.",
+    help="All true pairs, source TAB target (others count as wrong): sentences, or ids with --source and "
+    "--target.",
     metavar=None,
 )
 @path_option(
@@ -145,7 +146,9 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
         if parameter.name in foreign and is_typed(str(parameter.name)):
             instead = ""
             if parameter.name == "output":
-                instead = " `mexma mine`, with --threshold or --precision, writes the texts' pairs."
+                instead = (
+                    " Keep the threshold (--save-threshold), and `mexma mine --thresholds` writes the pairs."
+                )
             raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.{instead}")
     if not options["gold"]:
         check_inputs(inputs)

@@ -108,7 +108,7 @@ def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path)
     ok(run(*common, "-o", tmp_path / "o.align", "--plot", picture))
     drawn = picture.read_text(encoding="utf-8")
     assert "sentence of spa.txt" in drawn and "left out: " in drawn
-    fails(run(*common, "-o", picture, "--plot", picture), 2, "cannot be the pairs and the picture")
+    fails(run(*common, "-o", picture, "--plot", picture), 1, "pairs are not written as .svg")
     page = tmp_path / "o.html"
     ok(run(*common, "-o", tmp_path / "o.align", "--plot", page))
     shown = html.unescape(page.read_text(encoding="utf-8"))
@@ -175,6 +175,29 @@ def test_texts_in_another_order_are_told_of(tmp_path: Path) -> None:
         done = ok(run("align", spanish, write(tmp_path / "t", *lines), "--format", "vecalign"))
         assert ("1 of 1 pair of documents: the mean score" in done.stderr) == told
         assert ("--threshold 0.3 --min-aligned 0.6 drops most\n" in done.stderr) == told
+
+
+def test_short_documents_that_are_no_translations_are_told_of_if_they_are_many(tmp_path: Path) -> None:
+    source, target = sides()
+    for end, others in (
+        (4, 0),
+        (8, 8),
+        (36, 8),
+    ):  # documents of four lines; with the next but one, or their own
+        for side, lines in (("s", source[:end]), ("t", target[others : others + end] + target[:others])):
+            for start in range(0, end, 4):
+                (tmp_path / str(end) / side).mkdir(parents=True, exist_ok=True)
+                write(tmp_path / str(end) / side / f"{start}.txt", *lines[start : start + 4])
+        done = ok(run("align", tmp_path / str(end) / "s", tmp_path / str(end) / "t"))
+        assert ("of 9 pairs of documents: the mean score is below 0.25" in done.stderr) == (end == 36)
+        assert ("the mean score" in done.stderr) == (end == 36)
+
+
+def test_a_text_whose_documents_lie_beside_it_is_no_single_document(texts: list[Path]) -> None:
+    done = ok(run("align", *texts[:2]))
+    assert (
+        "spa.txt is aligned as one document; --docs " in done.stderr and "spa.docs says where" in done.stderr
+    )
 
 
 def test_pairs_of_which_hardly_anything_is_aligned_are_named(tmp_path: Path) -> None:

@@ -89,6 +89,12 @@ def test_into_a_file_as_its_name_says(pair: tuple[Path, Path], tmp_path: Path) -
     assert not list(tmp_path.glob("*tmp*"))
 
 
+def test_a_probability_is_no_threshold_of_margins(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    for threshold, told in (("0.5", True), ("1.05", False)):
+        done = ok(run("mine", *pair, "--threshold", threshold, "-o", tmp_path / f"{threshold}.tsv"))
+        assert ("threshold 0.5 is none for margins" in done.stderr) == told
+
+
 def test_no_pair_above_the_threshold_is_a_warning(pair: tuple[Path, Path], tmp_path: Path) -> None:
     result = run("mine", *pair, "--threshold", "99", "-o", tmp_path / "out.tsv")
     assert result.exit_code == 0 and "warning: no pair was found above 99" in result.stderr

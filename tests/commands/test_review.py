@@ -60,6 +60,7 @@ def test_what_cannot_be_shown(pairs: Path, tmp_path: Path) -> None:
     fails(run("review", plain, "-o", page, "--around", 1), 1, "has no scores")
     fails(run("review", write(tmp_path / "empty.tsv"), "-o", page), 1, "has no pairs")
     fails(run("review", pairs, "-o", pairs), 2, "pairs.tsv")
+    fails(run("review", pairs, "-o", plain), 2, "plain.tsv: the page is HTML, so name it .html")
     assert not page.exists() and len(pairs.read_text(encoding="utf-8").splitlines()) == 32
 
 

@@ -131,7 +131,8 @@ class AlignCounts:
     dropped: Counter[str]
     """Alignments of both sides that are not written, by reason."""
     unlike: list[str]
-    """Pairs of documents with at least `_ENOUGH` alignments whose mean score is below `UNLIKE`."""
+    """Pairs of documents whose alignments, `_ENOUGH` or more, have a mean score below `UNLIKE`; shorter ones
+    if they have as many together, and half of the alignments of all shorter ones."""
     scarce: list[str]
     """Others, of whose sentences less than `SCARCE` are aligned."""
     too_little: list[str]
@@ -335,7 +336,10 @@ class Aligned:
             for side in (0, 1):
                 filled[records["pair"][sizes[:, side] > 0] - first, side] = True
         empty = (~filled).sum(axis=0).tolist()
-        unlike = (aligned >= _ENOUGH) & (scores < UNLIKE * aligned) & self._enough
+        unlike = (scores < UNLIKE * aligned) & self._enough
+        short = (aligned > 0) & (aligned < _ENOUGH)
+        if aligned[short & unlike].sum() < max(_ENOUGH, aligned[short].sum() / 2):
+            unlike &= ~short
         scarce = (joined < SCARCE * (joined + alone)) & filled.all(axis=1) & self._enough & ~unlike
         lists = map(self._named, (unlike, scarce, ~self._enough))
         return AlignCounts(last - first, (empty[0], empty[1]), kinds, +dropped, *lists)

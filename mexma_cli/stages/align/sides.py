@@ -70,6 +70,9 @@ class TextSide:
             rows, sentences, self.identity = text.lines, read_again(text), text.checksum
         of_line = np.zeros(rows, np.int32)
         self.names: Sequence[str] = [""]
+        beside = path.with_name(f"{Path(plain_name(path.name)).stem}.docs")
+        if documents is None and beside.is_file():
+            log.warning("%s is aligned as one document; --docs %s says where each begins", label, beside)
         if documents is not None:
             of_line, ids = read_ids(documents)
             check_lines(documents, len(of_line), rows, label)

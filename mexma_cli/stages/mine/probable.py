@@ -24,6 +24,7 @@ from mexma_cli.text.amounts import size, size_option
 
 log = logging.getLogger(__name__)
 
+_NO_MARGIN = 0.9
 LIBRARIES_BYTES = 140_000_000
 """Of libraries that judging loads: Numba, and the encoder's."""
 
@@ -50,6 +51,12 @@ def with_score(
             raise MexmaError(f"--score probability does not go with this: {reason}")
         if settings.score is None and (settings.classifier is not None or encoder == BUNDLED):
             log.info("scored by margin, without the classifier: %s", reason)
+        if settings.score is None and settings.margin == "ratio" and 0 < (settings.least or 0) < _NO_MARGIN:
+            log.warning(
+                "threshold %g is none for margins, of which translations have more than 1: nearly all pairs "
+                "are kept; `mexma tune` finds one",
+                settings.least,
+            )
         return settings.but(score="margin")
     wrong, hint = None, "--margin ratio scores pairs by margin"
     if settings.max_score is not None:
