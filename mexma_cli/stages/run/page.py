@@ -91,6 +91,8 @@ class _Page:
         rows = [["sentence pairs", f"{count:,}; {reached:,} of {counted(len(pairs), 'language pair')} done"]]
         if len(self._pairs) < len(pairs):
             rows.append(["this run", f"{', '.join(self._pairs)}; all else is as earlier runs left it"])
+        if reached and not progress.goals:
+            rows.append(["this run", "its first stages; the pairs are as earlier runs left them"])
         if wrong and len(wrong) == len(mined) and not any(last[::2]):
             rows.append(["expected to be translations", f"{100 * (1 - sum(wrong) / max(count, 1)):.1f} %"])
         now = time.time()
@@ -124,9 +126,10 @@ class _Page:
         return rows
 
     def _facts(self, unit: str) -> dict[str, Any]:
-        """Facts of a unit; none where it was not done. Of languages and pairs that this run leaves
-        alone, what earlier runs found."""
-        if unit.partition("/")[0] in self._wanted and not self._progress.is_done(unit):
+        """Facts of a unit; none where it was not done. Of languages, pairs and last stages that this run
+        leaves alone, what earlier runs found."""
+        progress, meant = self._progress, unit.partition("/")[0] in self._wanted
+        if meant and not progress.is_done(unit) and (progress.goals or unit in progress.units):
             return {}
         record = self._folder.record(unit)
         return record.facts if record else {}

@@ -245,6 +245,15 @@ def test_the_page_of_one_pair_keeps_the_others(copy: CorpusRecipe) -> None:
     assert count.findall(after) == count.findall(before) != []
 
 
+def test_the_page_of_a_first_stage_keeps_the_pairs(copy: CorpusRecipe) -> None:
+    page = Path(copy.run) / "report.html"
+    before = re.findall("<td>([0-9,]+; 3 of 3 language pairs done)", page.read_text())
+    done(copy, Selection(only="read"))
+    text = page.read_text()
+    assert before and before == re.findall("<td>([0-9,]+; 3 of 3 language pairs done)", text)
+    assert "the pairs are as earlier runs left them" in text
+
+
 def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecipe) -> None:
     page = html.unescape((Path(finished.run) / "report.html").read_text())
     lines = (Path(finished.run) / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").read_text().splitlines()
