@@ -59,7 +59,7 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     if found.pairs < FEW:
         log.warning(
             "these figures are rough, and better than with real texts: a translation is easily found among "
-            "only %s of dev text",
+            "only %s of dev text; have ten thousand pairs, if need be with those of a related language",
             counted(found.pairs, "pair"),
         )
 
@@ -72,17 +72,15 @@ def _lines(found: Worth, code: str, run: Path, mini: Worth | None) -> list[str]:
             f"dev xsim error  {found.xsim_error:.2f}%, {found.pairs:,} pairs of the training's kind of text; "
             "other text is harder"
         )
-    threshold = ""
     if found.f1 is not None:
         lines.append(
             f"mining F1       {found.f1:.1f} (precision {found.precision:.1f}, recall {found.recall:.1f}), "
             f"the same pairs among {found.lines[0]:,} and {found.lines[1]:,} lines"
         )
-        threshold = f" --threshold {found.threshold:.4f}"
     if mini is not None and mini.xsim_error is not None:
         f1 = "" if mini.f1 is None else f", mining F1 {mini.f1:.1f}"
         lines.append(
             f"mini            dev xsim error {mini.xsim_error:.2f}%{f1}, as it is, on the same pairs"
         )
-    mine = f"mexma mine {code}.txt eng.txt --model {shlex.quote(str(run))}{threshold} -o mined.tsv"
-    return [*lines, f"mine with       {mine}"]
+    how = f"--model {shlex.quote(str(run))} --score probability --precision 0.95"
+    return [*lines, f"mine with       mexma mine {code}.txt eng.txt {how} -o mined.tsv"]

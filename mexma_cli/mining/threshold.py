@@ -100,7 +100,7 @@ def chosen_place(
     if precision is None:
         both = count + gold_total
         return int((correct / np.where(both == 0, 1, both)).argmax())
-    enough = (correct >= 1) & (correct / np.maximum(count, 1) >= precision)
+    enough = (correct > 0) & (correct / np.maximum(count, 1) >= precision)
     return int(len(enough) - 1 - enough[::-1].argmax()) if enough.any() else None
 
 

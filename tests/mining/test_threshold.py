@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import choose, measured
+from mexma_cli.mining.threshold import choose, chosen_place, measured
 
 Scored = tuple[np.ndarray, np.ndarray, int]
 
@@ -123,3 +123,7 @@ def test_a_precision_is_met_exactly() -> None:
 def test_what_keeps_nothing_has_no_precision() -> None:
     found = measured(np.array([1.0]), np.array([True]), 1, 2.0)
     assert (found.count, found.precision, found.recall, found.f1) == (0, 0.0, 0.0, 0.0)
+
+
+def test_a_cut_may_keep_less_than_one_pair_that_is_expected_to_be_right() -> None:
+    assert chosen_place(np.array([1, 2]), np.array([0.99, 1.2]), 10.0, 0.95) == 0
