@@ -266,7 +266,7 @@ def test_bad_input(text: Path) -> None:
     for code, message, *arguments in (
         (2, "--save-threshold does not go with --gold", gold, "--save-threshold", gold, "--gold", gold),
         (1, "gold.tsv is damaged: not JSON", *stores, "--save-threshold", gold),
-        (2, "--output does not go with two texts. `mexma mine`", *stores, "-o", text / "kept.tsv"),
+        (2, "--output does not go with two texts. Keep the threshold", *stores, "-o", text / "kept.tsv"),
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),
         (2, "Give --gold, the true pairs, or the two texts", gold),
