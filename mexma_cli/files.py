@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -482,6 +482,22 @@ class Unfinished(Sealed):
         new = self.sealed(facts=self.facts | facts)
         write_json_atomic(folder / PROGRESS, new.model_dump(mode="json"))
         return new
+
+
+@contextmanager
+def until_done(folder: Path, has_begun: Callable[[], bool]) -> Iterator[None]:
+    """Leave the entry in a workplace if the block fails and there `has_begun` to be something to go on with;
+    else it goes, and the workplace with it."""
+    kept = False
+    try:
+        yield
+    except BaseException:
+        if kept := has_begun():
+            log.info("what was made so far is kept in %s; the same command goes on there", folder)
+        raise
+    finally:
+        if not kept:
+            remove(folder / PROGRESS)
 
 
 def another_run(folder: Path, differing: Mapping[str, str]) -> MexmaError:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import xxhash
@@ -145,27 +145,55 @@ class FileJournal(Journal):
         return digest.hexdigest()
 
 
+class GrowingFile:
+    """A file that is appended to, of which an entry says how many `bytes` count, and their checksum.
+
+    Args:
+        file: Open for both, `a+b`; what comes after these bytes goes.
+        facts: Those of an entry; empty at first.
+    """
+
+    def __init__(self, file: IO[bytes], facts: Mapping[str, Any]) -> None:
+        self._file, self._digest, self.bytes = file, xxhash.xxh3_128(), 0
+        file.seek(0)
+        while block := file.read(min(facts.get("bytes", 0) - self.bytes, 1 << 24)):
+            self._digest.update(block)
+            self.bytes += len(block)
+        self.is_whole = facts.get("checksum", self.checksum) == self.checksum
+        """Whether the file holds what the entry says."""
+        file.truncate(self.bytes)
+
+    @property
+    def checksum(self) -> str:
+        """xxh3_128 of all that counts."""
+        return self._digest.hexdigest()
+
+    def append(self, content: bytes) -> None:
+        """Append bytes."""
+        self._file.write(content)
+        self._digest.update(content)
+        self.bytes += len(content)
+
+    def facts(self) -> dict[str, Any]:
+        """Bring all to the disk, and return what an entry has to say of it."""
+        files.fsync_file(self._file)
+        return {"bytes": self.bytes, "checksum": self.checksum}
+
+
 class AlignmentJournal(Journal):
     """Alignments of pairs of documents, group by group of pairs, in a folder as for `Journal`. Refused: the
     beginning of another run than `run`, and a damaged file."""
 
     def __init__(self, folder: Path, run: files.Unfinished) -> None:
         super().__init__(folder, run)
-        self._file = (self.folder / _ALIGNMENTS).open("a+b")
         self.groups: int = self.facts.get("groups", 0)
         """Groups of pairs that are done."""
         self.cut: int = self.facts.get("cut", 0)
         """Sentences that the encoder cut in these."""
-        self._bytes: int = self.facts.get("bytes", 0)
-        self._digest = xxhash.xxh3_128()
-        self._file.seek(0)
-        left = self._bytes
-        while left and (block := self._file.read(min(left, 1 << 24))):
-            self._digest.update(block)
-            left -= len(block)
-        if left or (self._bytes and self._digest.hexdigest() != self.facts["checksum"]):
+        self._file = (self.folder / _ALIGNMENTS).open("a+b")
+        self._kept = GrowingFile(self._file, self.facts)  # after the last entry one may have been cut short
+        if not self._kept.is_whole:
             raise self._damaged(self.folder / _ALIGNMENTS, "it is not what was written")
-        self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
 
     def pairs(self) -> np.ndarray | None:
         """The pairs that `keep_pairs` was given, if it was; a damaged file is refused."""
@@ -184,11 +212,9 @@ class AlignmentJournal(Journal):
     def add(self, records: np.ndarray, cut: int = 0) -> None:
         """Add the alignments, RECORD [n], of the next group, and how many sentences the encoder `cut`; they
         are entered when that is due."""
-        content = records.tobytes()
         with files.no_space_as_message(self.folder):
-            self._file.write(content)
-        self._digest.update(content)
-        self.groups, self.cut, self._bytes = self.groups + 1, self.cut + cut, self._bytes + len(content)
+            self._kept.append(records.tobytes())
+        self.groups, self.cut = self.groups + 1, self.cut + cut
         if self.due():
             self.enter()
 
@@ -196,16 +222,15 @@ class AlignmentJournal(Journal):
         """Bring all that was added to the disk, where the next run finds it. If the disk is full, the entry
         before is still good."""
         with files.no_space_as_message(self.folder):
-            files.fsync_file(self._file)
-        digest = self._digest.hexdigest()
-        self.note(groups=self.groups, cut=self.cut, bytes=self._bytes, checksum=digest)
+            kept = self._kept.facts()
+        self.note(groups=self.groups, cut=self.cut, **kept)
 
     def records(self) -> np.ndarray:
         """All that was added, RECORD [n], mapped from the disk."""
         self._file.flush()
-        if not self._bytes:
+        if not self._kept.bytes:
             return np.zeros(0, RECORD)
-        return np.memmap(self.folder / _ALIGNMENTS, RECORD, "r", shape=(self._bytes // RECORD.itemsize,))
+        return np.memmap(self.folder / _ALIGNMENTS, RECORD, "r", shape=(self._kept.bytes // RECORD.itemsize,))
 
 
 Kept = TypeVar("Kept", bound=Journal)
@@ -224,10 +249,5 @@ def kept_beside(
     kept = kind(folder, run)
     if kept.begun:
         log.info("going on with the run that was interrupted")
-    try:
+    with files.until_done(folder, lambda: kept.begun):
         yield kept
-    except BaseException:
-        if kept.begun:
-            log.info("what was found so far is kept in %s; the same command goes on there", folder)
-        raise
-    files.remove(folder / files.PROGRESS)

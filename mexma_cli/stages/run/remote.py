@@ -41,6 +41,7 @@ from mexma_cli.stages.mine.thresholds import FILE
 from mexma_cli.stages.run.page import PAGE
 from mexma_cli.stages.run.units import ANEW, BITEXT
 from mexma_cli.stages.split.inputs import with_text
+from mexma_cli.store.journal import GrowingFile
 from mexma_cli.text.lines import reading_order
 
 log = logging.getLogger(__name__)
@@ -162,88 +163,51 @@ def _state(system: Any, path: str) -> dict[str, Any]:
 def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
     """Copy a file from where it was left, if it was, and return its checksum; goes on after errors as long as
     each time more comes. A file that has changed meanwhile is refused."""
+    run, folder = Unfinished(by="run", of=state), partial(copy)
     with no_space_as_message(copy), workplace(copy) as part:
-        begun = _UnfinishedCopy(partial(copy), state)
-        with part.open("ab") as file:
-            begun.take(file)
+        with part.open("a+b") as file:
+            left = run.left_in(folder)
+            there = GrowingFile(file, left.facts if left else {})
+            if not there.is_whole:
+                there = GrowingFile(file, {})
             while True:
-                before = begun.bytes
+                before = there.bytes
+                run.enter(folder, **there.facts())
                 try:
-                    _receive(system, path, begun, file)
+                    for _ in _received(system, path, there):
+                        run.enter(folder, **there.facts())
                     break
                 except Exception as error:  # every cloud's library has exceptions of its own
-                    begun.note(file)
-                    if begun.bytes == before:
+                    if there.bytes == before:
                         raise
-                    log.warning("%s: %s; going on after %s bytes", path, error, f"{begun.bytes:,}")
+                    log.warning("%s: %s; going on after %s bytes", path, error, f"{there.bytes:,}")
         system.invalidate_cache(path)
-        if _state(system, path) != state or state.get("size", str(begun.bytes)) != str(begun.bytes):
-            begun.path.unlink()
+        if _state(system, path) != state or state.get("size", str(there.bytes)) != str(there.bytes):
+            (folder / PROGRESS).unlink()
             raise MexmaError(f"{path} has changed while it was copied", "run the same command again")
         commit(copy)
-        begun.path.unlink()
-    return begun.checksum
+        (folder / PROGRESS).unlink()
+    return there.checksum
 
 
-def _receive(system: Any, path: str, begun: _UnfinishedCopy, file: IO[bytes]) -> None:
-    """Append to a copy what it lacks yet."""
+def _received(system: Any, path: str, there: GrowingFile) -> Iterator[None]:
+    """Append to a copy what it lacks yet, in parts."""
     with system.open(path, "rb") as source:
         try:
-            source.seek(begun.bytes)
+            source.seek(there.bytes)
         except (OSError, ValueError, NotImplementedError):  # a stream: what is there already is read again
-            left = begun.bytes
+            left = there.bytes
             while left and (block := source.read(min(left, _COPY))):
                 left -= len(block)
-        noted = begun.bytes
+        noted = there.bytes
         while block := source.read(_COPY):
-            begun.add(block, file)
-            if begun.bytes - noted >= _RANGE:
-                begun.note(file)
-                noted = begun.bytes
-    begun.note(file)
-    if (size := system.info(path).get("size")) is not None and begun.bytes < size:
+            there.append(block)
+            if there.bytes - noted >= _RANGE:
+                yield
+                noted = there.bytes
+    yield
+    if (size := system.info(path).get("size")) is not None and there.bytes < size:
         raise ConnectionError("it ended early")
-
-
-class _UnfinishedCopy:
-    """How much there is of a copy, with a checksum; a file in its workplace, `path`, tells the next run,
-    which has to find the same `state` of what is copied."""
-
-    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
-        self.path, self._progress, self.bytes = folder / PROGRESS, Unfinished(by="run", of=state), 0
-        self._digest = xxhash.xxh3_128()
-
-    def take(self, file: IO[bytes]) -> None:
-        """Take over what an earlier run has left in an open file, if it is of the same state and whole."""
-        found = self._progress.left_in(self.path.parent)
-        if found and found.facts["bytes"] <= file.tell():
-            with open(file.name, "rb") as left:
-                while block := left.read(min(_COPY, found.facts["bytes"] - self.bytes)):
-                    self._count(block)
-            if self.checksum != found.facts["checksum"]:
-                self.bytes = 0
-                self._digest.reset()
-        file.truncate(self.bytes)
-        self.note(file)
-
-    @property
-    def checksum(self) -> str:
-        """Checksum of the content that is there."""
-        return self._digest.hexdigest()
-
-    def add(self, block: bytes, file: IO[bytes]) -> None:
-        """Append bytes."""
-        file.write(block)
-        self._count(block)
-
-    def note(self, file: IO[bytes]) -> None:
-        """Bring what there is to the disk, and write down how much it is."""
-        fsync_file(file)
-        self._progress.enter(self.path.parent, bytes=self.bytes, checksum=self.checksum)
-
-    def _count(self, block: bytes) -> None:
-        self.bytes += len(block)
-        self._digest.update(block)
 
 
 def check_destination(url: str, names: Collection[str]) -> None:

@@ -48,6 +48,7 @@ from mexma_cli.files import (
     read_manifest,
     remove,
     stays_inside,
+    until_done,
     workplace,
     write_json_atomic,
 )
@@ -347,8 +348,8 @@ class RunFolder:
         self.own_files(unit, whole=True)
         make_parent(place)
         with workplace(place) as part:
-            made, progress = part / place.stem, partial(place) / PROGRESS
-            kept, run = self._read(unit.name), Unfinished(by="run", of={"unit": unit.name, "key": key})
+            made, kept = part / place.stem, self._read(unit.name)
+            run = Unfinished(by="run", of={"unit": unit.name, "key": key})
             replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
             if replaced or not run.left_in(partial(place)):
                 remove(partial(place), but=(MARK,))
@@ -356,13 +357,8 @@ class RunFolder:
                 run.enter(partial(place))
             elif (made / MANIFEST).is_file():
                 remove(made)  # finished, but nobody has said so
-            try:
+            with until_done(partial(place), lambda: any(part.rglob(PROGRESS))):
                 yield made
-            except BaseException:
-                if not any(part.rglob(PROGRESS)):  # there is nothing to go on with
-                    progress.unlink(missing_ok=True)
-                raise
-            progress.unlink()
 
     def finish(
         self, unit: Unit, key: str, made: Path, facts: dict[str, Any], seconds: tuple[float, float]

@@ -26,7 +26,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     KEPT,
     MARK,
-    PROGRESS,
     Unfinished,
     check_outside_stores,
     is_special,
@@ -34,6 +33,7 @@ from mexma_cli.files import (
     partial,
     read_json,
     together,
+    until_done,
     write_json_atomic,
 )
 from mexma_cli.formats.bitext import format_of
@@ -231,20 +231,15 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Pa
         "identifier": model,
         "packages": {name: version(name) for name in packages},
     }
-    run, path = Unfinished(by="split", of=ours), folder.parent / PROGRESS
+    run = Unfinished(by="split", of=ours)
     if run.left_in(folder.parent):
         log.info("%s: what an earlier run has finished is taken over", folder)
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         run.enter(folder.parent)
-    try:
+    with until_done(folder.parent, lambda: any(folder.glob("*.npz"))):
         yield folder
-    except BaseException:
-        if not any(folder.glob("*.npz")):
-            path.unlink(missing_ok=True)
-        raise
-    path.unlink()  # the workplace goes
 
 
 def _made(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -116,10 +115,14 @@ class TestInterrupted:
     def test_killed_when_it_has_its_name(
         self, index: str, stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def deadly(*_: object) -> None:
-            raise KeyboardInterrupt
+        remove = files.remove
 
-        monkeypatch.setattr(journal, "files", SimpleNamespace(**vars(files) | {"remove": deadly}))
+        def deadly(gone: Path, but: tuple[str, ...] = ()) -> None:
+            if gone.name == files.PROGRESS:
+                raise KeyboardInterrupt
+            remove(gone, but)
+
+        monkeypatch.setattr(files, "remove", deadly)
         path, settings = tmp_path / "a.knn", KnnSettings(k=4, index=index)
         monkeypatch.setattr(journal, "SECONDS", 0)
         with pytest.raises(KeyboardInterrupt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import logging
 import lzma
 import os
 from collections.abc import Iterator
@@ -465,7 +466,7 @@ def test_several_processes_give_the_same_bytes(
 
 
 def test_a_killed_run_ends_with_the_same_bytes(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn")
     whole, work, done = everything(tmp_path / "whole"), ChunkWorker.work, []
@@ -478,8 +479,9 @@ def test_a_killed_run_ends_with_the_same_bytes(
 
     target = tmp_path / "killed" / "spa.txt"
     monkeypatch.setattr(ChunkWorker, "work", until_killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.INFO):
         run(corpus, to=target, language="spa_Latn")
+    assert "spa.txt.partial; the same command goes on there" in caplog.text
     assert [path.name for path in target.parent.iterdir()] == ["spa.txt.partial"]
     half = (target.parent / "spa.txt.partial" / "kept" / "0000002.npz").read_bytes()
     (target.parent / "spa.txt.partial" / "kept" / "0000002.npz").write_bytes(half[:100])
