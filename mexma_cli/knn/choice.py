@@ -129,7 +129,7 @@ def _seconds(kind: Callable[[Samples], Float32], dim: int, fastest: float) -> fl
     memory, multiply = product.memory(*_PROBE), product.against(y.low)
     found = product.here(multiply(x.low[few], memory))
     exact = samples[0][few].astype(np.float64) @ samples[1].T.astype(np.float64)
-    error = np.abs(found + x.bias[few, None] + y.bias - exact) - np.abs(found) * product.spread
+    error = np.abs(found + x.bias[few, None] + y.bias - exact) - np.abs(found) * product.relative_error
     if (error > (x.error * y.reach + x.loose)[few, None] + (y.error * x.reach + y.loose)).any():
         return math.inf
     if timed(lambda: multiply(x.low[few], memory)) > fastest:

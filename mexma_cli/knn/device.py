@@ -50,7 +50,7 @@ class OnDevice(BFloat16):
     """
 
     dtype = torch.float16
-    spread = np.float32(2.0**-11)
+    relative_error = np.float32(2.0**-11)
     memory_errors = (torch.OutOfMemoryError,)
     library = torch
     layers = _LAYERS

@@ -6,7 +6,7 @@ A product prepares unit vectors as a `Block`. The cosine of two rows is then est
 
 and is off by at most
 
-    spread |x.low . y.low|  +  x.error y.reach + x.loose  +  y.error x.reach + y.loose
+    relative_error |x.low . y.low|  +  x.error y.reach + x.loose  +  y.error x.reach + y.loose
 
 where `reach` is the largest length of a row: of x as it is, of y as it is in `low`. The lengths are
 measured, not assumed. So nothing is missed whatever the vectors are, and a row that a product is bad at only
@@ -57,7 +57,7 @@ class Float32:
         compiled: Whether compiled loops are worth loading.
 
     Attributes:
-        spread: The relative error of an estimate, as it is stored.
+        relative_error: The relative error of an estimate, as it is stored.
         loops: `units`, or `kernels`, which has the same compiled.
         library: NumPy, or torch, of whose arrays blocks, limits, pairs and lists are.
         larger: How many times `X_TILE` and `Y_TILE` rows are multiplied at once.
@@ -65,7 +65,7 @@ class Float32:
         memory_errors: Exceptions which say that a GPU's memory is full.
     """
 
-    spread = np.float32(0)
+    relative_error = np.float32(0)
     library: ModuleType = np
     larger: tuple[int, int] = 1, 1
     layers = 16
@@ -207,7 +207,7 @@ class Int8(Centred):
     These processors multiply by numbers without a sign: x is stored with 128 more.
     """
 
-    spread = np.float32(2.0**-8)
+    relative_error = np.float32(2.0**-8)
 
     def __init__(self, samples: Samples) -> None:
         super().__init__(samples)

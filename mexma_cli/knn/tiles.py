@@ -251,14 +251,14 @@ class Search:
 
     def _limits(self, tile: Any, x: Rows, y: Rows, slacks: tuple[Any, ...]) -> tuple[Limits, Limits]:
         """How large an estimate must be so that its pair may be among the best of its row or column."""
-        spread, library = self.product.spread, self.product.library
+        relative_error, library = self.product.relative_error, self.product.library
         sides = (x, y)
         bounds, above = [], [side.block.bias + slack for side, slack in zip(sides, slacks, strict=True)]
         for own, side in enumerate(sides):
             kth = self.product.scores(side.best[:, 0])
             if bool((kth == -np.inf).any()):
                 lower = [side.block.bias - slack for side, slack in zip(sides, slacks, strict=True)]
-                lower[own] -= spread * x.block.reach * y.block.reach
+                lower[own] -= relative_error * x.block.reach * y.block.reach
                 floors = self._floors(tile, 1 - own, side.best.shape[1], lower[1 - own])
                 if floors is not None:
                     kth = library.maximum(kth, floors + lower[own])
@@ -266,9 +266,9 @@ class Search:
         limits = []
         for own in (0, 1):
             need, others = bounds[own] - above[own], above[1 - own]
-            if spread:  # the number that is stored may be smaller than what it stands for
+            if relative_error:  # the number that is stored may be smaller than what it stands for
                 ends = (abs(need - end) for end in (others.min(), others.max()))
-                need = need - spread * library.maximum(*ends)
+                need = need - relative_error * library.maximum(*ends)
             limits.append(Limits(need, above[own]))
         return limits[0], limits[1]
 
@@ -289,7 +289,7 @@ class Search:
         rows, columns, estimates = pairs
         cosines = self.product.dots(x.unit, y.unit, rows, columns)
         error = abs(cosines - (estimates + (x.block.bias[rows] + y.block.bias[columns])))
-        bound = abs(estimates) * self.product.spread + (slacks[0][rows] + slacks[1][columns])
+        bound = abs(estimates) * self.product.relative_error + (slacks[0][rows] + slacks[1][columns])
         broken = bool((error > bound).any())
         with self._lock:
             self.product.offer(x.best, rows, columns + y.first, cosines)

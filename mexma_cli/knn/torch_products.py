@@ -31,7 +31,7 @@ class BFloat16(Centred):
     """Products of bfloat16 numbers, whose estimates are stored as such."""
 
     dtype = torch.bfloat16
-    spread = np.float32(2.0**-8)
+    relative_error = np.float32(2.0**-8)
 
     def room(self, rows: int, dim: int) -> Any:
         return torch.empty(rows, dim, dtype=self.dtype)

@@ -69,7 +69,7 @@ def test_an_estimate_is_no_further_off_than_its_bound(kind: str, dim: int, produ
     low, other = (Block(block.low, *map(np.asarray, block[1:])) for block in (low, other))
     error = np.abs(found + low.bias[:, None] + other.bias - x.astype(np.float64) @ y.T.astype(np.float64))
     slack = (low.error * other.reach + low.loose)[:, None] + other.error * low.reach + other.loose
-    assert (error <= np.abs(found) * made.spread + slack).all()
+    assert (error <= np.abs(found) * made.relative_error + slack).all()
 
 
 @pytest.mark.parametrize("kind", NASTY)
