@@ -175,9 +175,11 @@ def embed(
     from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
     how = EmbedOptions(resolve(lang), EmbedSettings.of(settings), None, overwrite, append)
-    tell = on_progress or (lambda done, total: None)
+    report_progress = on_progress or (lambda done, total: None)
     loaded = _loaded(encoder, not how.settings.no_normalise)
-    return embed_file(loaded, corpus, output, how, on_progress=lambda done, total, _: tell(done, total))
+    return embed_file(
+        loaded, corpus, output, how, on_progress=lambda done, total, _: report_progress(done, total)
+    )
 
 
 def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore, k: int = 4) -> Neighbours:

@@ -162,12 +162,12 @@ def command(
         counts, changed = align_files(
             job, encoder, command_line(), lambda what: progress_bar(stack, what, "document"), draw
         )
-    _tell(job, counts, time.monotonic() - started)
+    _log_summary(job, counts, time.monotonic() - started)
     if changed:
         log.info("%s in %s", formats(alignments=True)[kind].changes, counted(changed, "sentence"))
 
 
-def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
+def _log_summary(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
     from mexma_cli.stages.align.align import UNLIKE
     from mexma_cli.stages.align.files import UNALIGNED
 

@@ -121,7 +121,7 @@ class _Meter:
 
     def __init__(self, stack: ExitStack) -> None:
         # Sentences come sorted by length, so only the mean says how long it takes: no smoothing.
-        self._tell = progress_bar(stack, "embedding", "sentence", unit_scale=True, smoothing=0)
+        self._report_progress = progress_bar(stack, "embedding", "sentence", unit_scale=True, smoothing=0)
         self._began = time.monotonic()
         self._before: int | None = None
         self._rows = self._tokens = 0
@@ -130,7 +130,7 @@ class _Meter:
         if self._before is None:
             self._before = rows  # of an earlier run, so not of this one's speed
         self._rows, self._tokens = rows, tokens
-        self._tell(rows, total, f"{tokens / self._seconds():,.0f} tokens/s")
+        self._report_progress(rows, total, f"{tokens / self._seconds():,.0f} tokens/s")
 
     def speed(self) -> dict[str, float]:
         """Sentences and tokens a second; nothing where nothing was done."""
@@ -148,7 +148,7 @@ def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOpti
     with ExitStack() as stack:
         meter = _Meter(stack)
         store, loaded = _embedded(corpus, output, encoder, options, meter)
-    _tell(store, f" to {loaded.max_tokens} tokens", meter, as_json)
+    _log_summary(store, f" to {loaded.max_tokens} tokens", meter, as_json)
 
 
 def _embedded(
@@ -182,10 +182,10 @@ def _as_rank(
             rank, embed, output, argv=command_line(), overwrite=options.overwrite, on_progress=meter
         )
     if store is not None:
-        _tell(store, "", meter, as_json)
+        _log_summary(store, "", meter, as_json)
 
 
-def _tell(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> None:
+def _log_summary(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> None:
     manifest, speed = store.manifest, meter.speed()
     log.info(
         "%s of %s numbers in %s (%s truncated%s, %s, %s embedded once)%s",

@@ -94,12 +94,12 @@ def command(
     with ExitStack() as stack:
         bar = stack.enter_context(progress(desc="filtering", unit="pair", unit_scale=True))
         found, changed = filter_files(job, command_line(), lambda done: bar.update(done - bar.n))
-    _tell(found, limits)
+    _log_summary(found, limits)
     if changed:
         log.info("%s in %s", formats()[named].changes, counted(changed, "sentence"))
 
 
-def _tell(found: Filtered, limits: dict[str, float]) -> None:
+def _log_summary(found: Filtered, limits: dict[str, float]) -> None:
     from mexma_cli.reporting.tables import aligned_with_notes
 
     share = f"{100 * found.kept / found.read:.1f} %"

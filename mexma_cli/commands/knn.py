@@ -87,7 +87,7 @@ def command(
             overwrite=overwrite,
             on_progress=progress_bar(stack, "searching"),
         )
-    _tell(found, settings.k, time.monotonic() - started)
+    _log_summary(found, settings.k, time.monotonic() - started)
     if as_json:
         _print_json(found)
 
@@ -105,7 +105,7 @@ def _print_json(found: NeighbourStore) -> None:
     click.echo(json.dumps(about | {"recall": manifest.recall} | sides, ensure_ascii=False))
 
 
-def _tell(found: NeighbourStore, k: int, seconds: float) -> None:
+def _log_summary(found: NeighbourStore, k: int, seconds: float) -> None:
     manifest = found.manifest
     for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
         if kept < k:

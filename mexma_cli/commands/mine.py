@@ -148,12 +148,12 @@ def command(
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
         mined, changed = mine_files(job, encoder, command_line(), *bars)
-    _tell(mined, settings, time.monotonic() - started, bool(named) or thresholds is not None)
+    _log_summary(mined, settings, time.monotonic() - started, bool(named) or thresholds is not None)
     if changed:
         log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
 
 
-def _tell(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:
+def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:
     if found.estimated is not None:
         tell_estimated(settings.precision, found.estimated.cut)
     count = len(found.candidates)

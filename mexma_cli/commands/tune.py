@@ -184,7 +184,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
     for language, job in jobs.items():
         found = tune_files(job, precision)
         about = f"{language}: " if language else ""
-        _tell(found, about)
+        _log_summary(found, about)
         tell_precision(precision, found.best, about)
         tuned[language] = found.without_pairs()
     if options["languages"] is None:
@@ -256,7 +256,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path
     check_plottable(plot)
 
 
-def _tell(found: Tuned, about: str) -> None:
+def _log_summary(found: Tuned, about: str) -> None:
     log.info(
         "%s%s, %s, %s of these among the candidates",
         about,

@@ -115,8 +115,8 @@ def test_what_is_printed_when_all_is_done_has_a_line_of_its_own(
     monkeypatch.setattr(sys, "stderr", terminal)
     caplog.set_level(logging.INFO, "mexma_cli")
     with progress(desc="working", mininterval=0, delay=0) as bar:
-        tell = follow(bar)
-        tell(1, 2)
+        report_progress = follow(bar)
+        report_progress(1, 2)
         assert "50%" in terminal.getvalue().rpartition("\r")[2]
-        tell(2, 2)
+        report_progress(2, 2)
         assert terminal.getvalue().rpartition("\r")[2] == ""

@@ -165,7 +165,7 @@ def aligned(
     job: AlignJob, choice: EncoderChoice | SentenceEncoder, progress: Callable[[str], Progress] | None = None
 ) -> Iterator[AlignRun]:
     """Align; what is kept to go on with after a kill goes when the block ends well."""
-    tell = progress or (lambda what: lambda done, total: None)
+    progress_of = progress or (lambda what: lambda done, total: None)
     clock = [time.monotonic()]
     with ExitStack() as stack:
         documents = open_documents(stack, job.inputs)
@@ -187,7 +187,7 @@ def aligned(
         clock.append(time.monotonic())
         if job.inputs.find:
             if (pairs := journal.pairs()) is None:
-                pairs = find_documents(aligner, tell("finding documents"))
+                pairs = find_documents(aligner, progress_of("finding documents"))
                 journal.keep_pairs(pairs)
             documents = documents.with_found(pairs)
             aligner = replace(aligner, documents=documents)
@@ -198,7 +198,7 @@ def aligned(
         if job.shard is not None:
             first, last = job.shard.rows(len(groups) - 1)
             groups = groups[first : last + 1]
-        aligner.run(groups, journal, tell("aligning"))
+        aligner.run(groups, journal, progress_of("aligning"))
         clock.append(time.monotonic())
         if journal.cut:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"

@@ -207,7 +207,7 @@ class _Embedding:
         left = self._writer.go_on(lines, self._enter)
         if before := self._writer.rows_done:
             log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
-        self._tell(before, 0)
+        self._report_progress(before, 0)
         chunks: deque[_Chunk] = deque()
 
         def new_lines() -> Iterator[list[str]]:
@@ -218,7 +218,7 @@ class _Embedding:
                 row += len(lines)
                 yield list(compress(texts, chunks[-1].new))
 
-        for vectors in self._encoder.embed_each(new_lines(), self._tell):
+        for vectors in self._encoder.embed_each(new_lines(), self._report_progress):
             self._write(chunks.popleft(), vectors)
             del vectors
 
@@ -248,9 +248,9 @@ class _Embedding:
             duplicates=sum(not is_blank(text) for text in repeated),
         )
         self._truncated = encoder.truncated
-        self._tell(len(repeated), 0)
+        self._report_progress(len(repeated), 0)
 
-    def _tell(self, rows: int, tokens: int) -> None:
+    def _report_progress(self, rows: int, tokens: int) -> None:
         self._done += rows
         self._tokens += tokens
         self._on_progress(self._done, self._rows, self._tokens)

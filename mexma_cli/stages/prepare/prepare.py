@@ -56,9 +56,9 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
     a file that is missing or broken, a language that is unknown or without any data; and at the end no pair.
     """
     bitexts = bitexts_of(recipe.data)
-    tell = on_progress or (lambda done, bitexts, label: None)
+    report_progress = on_progress or (lambda done, bitexts, label: None)
     with ExitStack() as stack:
-        preparation = _Preparation(recipe.data, bitexts, tell, workers, stack)
+        preparation = _Preparation(recipe.data, bitexts, report_progress, workers, stack)
         tokenizer = preparation.tokenizer(recipe)
         reports = preparation.reports(tokenizer, teachers_tokenizer(recipe, tokenizer))
     if not any(report.kept for report in reports):
@@ -82,9 +82,9 @@ class _Preparation:
     `stack` is closed, temporary files go, and other processes may write there again."""
 
     def __init__(
-        self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int, stack: ExitStack
+        self, data: Data, bitexts: list[Bitext], report_progress: Progress, workers: int, stack: ExitStack
     ) -> None:
-        self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
+        self._data, self._jobs, self._report_progress, self._workers = data, bitexts, report_progress, workers
         self._store = Path(data.store)
         self._work = in_work(self._store / _WORK)
         rules_of(data)  # a mistake there shows before the work
@@ -145,7 +145,7 @@ class _Preparation:
                 done |= {report.path: report for report in found}
         self._keep_checksums()
         clear_all(self._store)
-        self._tell(len(self._jobs), len(self._jobs), "")
+        self._report_progress(len(self._jobs), len(self._jobs), "")
         return [done[str(bitext.path)] for bitext in self._jobs]
 
     def _plans(self, choose: str) -> dict[Path, CorpusPlan]:
@@ -189,7 +189,7 @@ class _Preparation:
         def left() -> Iterator[tuple[int, tuple[Any, ...]]]:
             for place in order:
                 chain = chains[place]
-                self._tell(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
+                self._report_progress(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
                 yield place, (chain, what, argument)
 
         processes = min(self._workers, len(chains))
@@ -197,7 +197,7 @@ class _Preparation:
             for place, (found[place], checksums) in ended:
                 self._known.update(checksums)
                 done += len(chains[place])
-                self._tell(done, total, "")
+                self._report_progress(done, total, "")
                 self._keep_checksums()
         return [found[place] for place in range(len(chains))]
 

@@ -152,13 +152,13 @@ def split(
     check_outside_stores(outputs.work)
     worker = ChunkWorker(how)
     model = worker.check()
-    tell = on_progress or (lambda done, total: None)
+    report_progress = on_progress or (lambda done, total: None)
     with (
         only_process(outputs.files),
         no_space_as_message(outputs.sentences),
         _work_folder(outputs.work, how, model) as folder,
     ):
-        found = _made(inputs, worker, how, folder, workers, tell)
+        found = _made(inputs, worker, how, folder, workers, report_progress)
         codes = decide(found, how.limits, folder)
         report = _report(inputs, found, codes)
         if not report.documents:
@@ -243,7 +243,7 @@ def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Pa
 
 
 def _made(
-    inputs: Inputs, worker: ChunkWorker, how: Splitting, folder: Path, workers: int, tell: Progress
+    inputs: Inputs, worker: ChunkWorker, how: Splitting, folder: Path, workers: int, report_progress: Progress
 ) -> list[Path]:
     """The files of the chunks' results, in order; those that are missing are made in this process or in
     several."""
@@ -257,15 +257,15 @@ def _made(
             found.append(path)
             if path.exists() and checksum_of(path) == chunk.checksum():
                 done += chunk.size()
-                tell(done, max(total, done))
+                report_progress(done, max(total, done))
             else:
                 yield chunk.size(), (chunk, path)
 
     with closing(in_processes(workers, worker.make, missing())) as made:
         for size, _ in made:
             done += size
-            tell(done, max(total, done))
-    tell(done, done)
+            report_progress(done, max(total, done))
+    report_progress(done, done)
     return found
 
 
