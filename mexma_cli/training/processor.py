@@ -34,21 +34,21 @@ _ENCODERS = {family.model.replace("Model", "Encoder") for family in FAMILIES.val
 
 
 def use_fast_layers(module: nn.Module) -> None:
-    """Let all of transformers' encoders of BERT's family in a module compute by `Encoder`, from packed
-    sentences in float32 or bfloat16; nothing else about them changes."""
-    for part in module.modules():
-        kind = type(part)
-        if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.models."):
-            part.__class__ = Encoder
-            assert isinstance(part, Encoder)
-            for layer in part.layer:
-                layer.__class__ = Layer
+    """Put an `Encoder` in the place of each of transformers' encoders of BERT's family, for packed
+    sentences in float32 or bfloat16. Weights keep their names, and are the same tensors."""
+    for parent in list(module.modules()):
+        for name, part in parent.named_children():
+            kind = type(part)
+            if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.models."):
+                setattr(parent, name, Encoder(part))
 
 
 class Encoder(nn.Module):
     """The layers one after the other; products are of autocast's type."""
 
-    layer: nn.ModuleList
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.layer, self.training = nn.ModuleList(map(Layer, encoder.layer)), encoder.training
 
     def forward(self, hidden_states: torch.Tensor, *_: Any, packed: tuple[Any, ...], **__: Any) -> Output:
         """The last states of packed sentences, float32 [1, T, D]."""
@@ -64,9 +64,10 @@ class Encoder(nn.Module):
 class Layer(GradientCheckpointingLayer):
     """One layer, by the modules and weights of transformers'."""
 
-    attention: Any
-    intermediate: Any
-    output: Any
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.attention, self.intermediate, self.output = layer.attention, layer.intermediate, layer.output
+        self.training = layer.training
 
     def forward(
         self, states: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...]
@@ -263,10 +264,11 @@ _ROWS = 32  # blocks that are multiplied together: few enough for torch to do it
 
 
 def use_fast_dropout(module: nn.Module) -> None:
-    """Let all of torch's dropout layers in a module compute by `Dropout`; nothing else about them changes."""
-    for part in module.modules():
-        if type(part) is nn.Dropout:
-            part.__class__ = Dropout
+    """Put a `Dropout` in the place of each of torch's dropout layers in a module."""
+    for parent in list(module.modules()):
+        for name, part in parent.named_children():
+            if type(part) is nn.Dropout:
+                setattr(parent, name, Dropout(part.p).train(part.training))
 
 
 class Dropout(nn.Dropout):

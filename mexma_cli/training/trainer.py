@@ -82,12 +82,12 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self.best: float | None = None
-        if settings.activation_checkpointing:
-            distributed.save_activations(objective)
         if self.device.type == "cpu":
             use_fast_dropout(objective)
             if self.precision != torch.float16:  # which no processor here has products of
                 use_fast_layers(objective)
+        if settings.activation_checkpointing:
+            distributed.save_activations(objective)
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
         self.optimiser = adamw(objective, settings)

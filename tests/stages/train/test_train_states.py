@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from mexma_cli.objectives.mexma.loss import Mexma
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
-from mexma_cli.training import checkpoint
+from mexma_cli.training import checkpoint, distributed
 from tests.examples import tiny_recipe
 
 STEPS = 6
@@ -192,9 +193,15 @@ def test_the_log_in_tensorboard_too(recipe_file: Path, tmp_path: Path) -> None:
     assert (run / "log.jsonl").read_text().count("\n") == 2
 
 
-def test_activation_checkpointing_is_the_same_run(recipe_file: Path, tmp_path: Path) -> None:
+def test_activation_checkpointing_is_the_same_run(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten = Mock(wraps=distributed.checkpoint)
+    monkeypatch.setattr(distributed, "checkpoint", forgotten)
     for name in ("false", "true"):
+        assert not forgotten.called
         override = f"trainer.activation_checkpointing={name}"
         train(load(recipe_file, [f"run={tmp_path / name}", "trainer.steps=3", override, "dev=null"]))
+    assert forgotten.called
     one, two = weights(tmp_path / "false" / "encoder"), weights(tmp_path / "true" / "encoder")
     assert all(torch.equal(one[name], two[name]) for name in one)
