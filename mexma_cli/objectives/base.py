@@ -45,7 +45,7 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         weights: Weight of each term that `forward` returns.
-        takes: What its batches need beside the pairs.
+        takes: The extra columns that its batches need.
     """
 
     weights: Mapping[str, float]

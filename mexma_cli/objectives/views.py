@@ -77,14 +77,14 @@ class TokenPairs:
         start: Position of the first pair in the run. What is random about a pair comes from its position and
             the seed alone, so that it is the same however many processes share the run.
         languages: int64 [B], which of the run's source languages each pair has; None: all the same.
-        beside: Token ids of what each pair has beside its sentences, such as hard negatives (`store.pairs`).
+        extra: Token ids of each pair's sentences in extra columns, such as hard negatives (`store.pairs`).
     """
 
     ids: Sequence[tuple[np.ndarray, np.ndarray]]
     seed: int = 0
     start: int = 0
     languages: np.ndarray | None = None
-    beside: Mapping[ExtraColumn, Sequence[Sequence[np.ndarray]]] = field(default_factory=dict)
+    extra: Mapping[ExtraColumn, Sequence[Sequence[np.ndarray]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Sides:
         """The sentences of these pairs."""
         count = len(pairs.ids)
         sides = ([pair[side] for pair in pairs.ids] for side in (0, 1))
-        negatives = [[ids for ids in own if len(ids)] for own in pairs.beside.get("negatives", ())]
+        negatives = [[ids for ids in own if len(ids)] for own in pairs.extra.get("negatives", ())]
         ids = [vocabulary.whole(sentence) for sentence in chain(*sides, *negatives)]
         negative_pairs = np.repeat(np.arange(len(negatives)), [len(own) for own in negatives])
         # Of the pieces, since the id of a word's n-grams is the batch's own. Not Python's hash: it differs

@@ -119,15 +119,15 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
             if missing:
                 raise missing[0]
             try:
-                dev, beside, total = _dev_pairs(recipe, bitexts)
-                _check_sides(code, [*dev, *beside])
+                dev, others, total = _dev_pairs(recipe, bitexts)
+                _check_sides(code, [*dev, *others])
             except MexmaError:
                 (run / RECIPE).unlink()  # the pairs will have changed when the command is given again
                 raise
             if (left := total - len(dev)) < recipe.phases[0].trainer.batch_pairs:
                 text += _SMALLER.format(left=left, batch=1 << (left.bit_length() - 1))
                 _write(run / RECIPE, text.splitlines())
-            _split_off(code, dev, beside, run / DEV)
+            _split_off(code, dev, others, run / DEV)
     return load(run / RECIPE, overrides)
 
 
@@ -202,16 +202,16 @@ def _check_sides(code: str, pairs: Sequence[Pair]) -> None:
     warn_of_languages(sides, (code, TARGET), model)
 
 
-def _split_off(code: str, dev: Sequence[Pair], beside: Sequence[Pair], where: Path) -> None:
+def _split_off(code: str, dev: Sequence[Pair], others: Sequence[Pair], where: Path) -> None:
     """Write the dev text and its mining set, the gold list last."""
     name = f"{code}-{TARGET}"
     make_folder(where)
-    middle = len(beside) // 2
+    middle = len(others) // 2
     gold = []
     for side, language in enumerate((code, TARGET)):
         sentences = [pair[side] for pair in dev]
-        others = [pair[side] for pair in (beside[:middle], beside[middle:])[side]]
-        both = sorted(sentences + others, key=fold)  # not the translations at the same places
+        distractors = [pair[side] for pair in (others[:middle], others[middle:])[side]]
+        both = sorted(sentences + distractors, key=fold)  # not the translations at the same places
         ids = {sentence: f"{language}-{number}" for number, sentence in enumerate(both, 1)}
         gold.append([ids[sentence] for sentence in sentences])
         _write(where / f"{language}.txt", sentences)

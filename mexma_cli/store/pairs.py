@@ -96,11 +96,11 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
 
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         super().__init__(path, manifest)
-        self._parts: dict[str, ExtraSentences] = {
+        self._columns: dict[str, ExtraSentences] = {
             side: ExtraSentences(tokens=tokens, vocabulary=manifest.vocabulary)
             for side, tokens in manifest.tokens.items()
         }
-        self._parts.update((str(name), part) for name, part in manifest.beside.items())
+        self._columns.update((str(name), column) for name, column in manifest.beside.items())
         self._files: dict[str, int] = {}
 
     @classmethod
@@ -118,35 +118,35 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
             self._open()
         return self._sentence("source", index), self._sentence("target", index)
 
-    def beside(self, part: ExtraColumn, index: int) -> list[np.ndarray]:
-        """The sentences of a kind that pair `index` has beside its own, as `pair` gives those.
+    def extra(self, column: ExtraColumn, index: int) -> list[np.ndarray]:
+        """The sentences of pair `index` in an extra column, as `pair` gives its own.
 
-        As many for each pair, empty ones where it has fewer; none if the store has no such kind.
+        As many for each pair, empty ones where it has fewer; none if the store has no such column.
         """
-        if part not in self._parts:
+        if column not in self._columns:
             return []
         if not self._files:
             self._open()
-        each = self._parts[part].each
-        return [self._sentence(part, place) for place in range(each * index, each * (index + 1))]
+        each = self._columns[column].each
+        return [self._sentence(column, place) for place in range(each * index, each * (index + 1))]
 
     def verify(self) -> None:
         """Read all files and compare their checksums, sentences' lengths and ids with the manifest; the file
         that is damaged is named."""
         super().verify()
         again = self.again
-        for name, part in self._parts.items():
+        for name, column in self._columns.items():
             names = self.path / f"{name}.offsets.npy", self.path / f"{name}.ids.npy"
             last = 0
-            for ends in self._values(f"{name}.offsets", part.each * len(self) + 1, _OFFSET):
+            for ends in self._values(f"{name}.offsets", column.each * len(self) + 1, _OFFSET):
                 lengths = np.diff(ends, prepend=last)
                 if lengths.min() < 0 or lengths.max() > self.manifest.max_tokens:
                     raise MexmaError(f"{names[0]} is damaged: an offset is out of range", again)
                 last = int(ends[-1])
-            if last != part.tokens:
+            if last != column.tokens:
                 raise MexmaError(f"{names[0]} is damaged: it ends at another id than the last", again)
-            for ids in self._values(f"{name}.ids", last, part.dtype):
-                if ids.max() >= part.vocabulary:
+            for ids in self._values(f"{name}.ids", last, column.dtype):
+                if ids.max() >= column.vocabulary:
                     raise MexmaError(f"{names[1]} is damaged: an id is out of range", again)
 
     def _values(self, name: str, length: int, dtype: str) -> Iterator[np.ndarray]:
@@ -156,9 +156,9 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
 
     def _contents(self) -> Iterator[tuple[str, int, str]]:
         """Name, length and type of every array."""
-        for name, part in self._parts.items():
-            yield f"{name}.ids", part.tokens, part.dtype
-            yield f"{name}.offsets", part.each * len(self) + 1, _OFFSET
+        for name, column in self._columns.items():
+            yield f"{name}.ids", column.tokens, column.dtype
+            yield f"{name}.offsets", column.each * len(self) + 1, _OFFSET
 
     def check_sizes(self) -> None:
         named = {f"{name}.npy" for name, _, _ in self._contents()}
@@ -176,9 +176,9 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
             weakref.finalize(self, os.close, opened[name])
         self._files = opened
 
-    def _sentence(self, part: str, index: int) -> np.ndarray:
-        start, stop = self._read(f"{part}.offsets", index, index + 2, _OFFSET).tolist()
-        return self._read(f"{part}.ids", start, stop, self._parts[part].dtype)
+    def _sentence(self, column: str, index: int) -> np.ndarray:
+        start, stop = self._read(f"{column}.offsets", index, index + 2, _OFFSET).tolist()
+        return self._read(f"{column}.ids", start, stop, self._columns[column].dtype)
 
     def _read(self, name: str, start: int, stop: int, dtype: str) -> np.ndarray:
         first, last = file_size(start, dtype), file_size(stop, dtype)
@@ -194,65 +194,65 @@ class TokenisedPairsWriter:
 
     Args:
         vocabulary: Size of the tokeniser's vocabulary: decides between uint16 and uint32.
-        beside: What is written beside the sides.
+        extra: The extra columns that are written with the sides.
     """
 
     def __init__(
-        self, path: str | Path, vocabulary: int, beside: Mapping[ExtraColumn, ExtraSentences] | None = None
+        self, path: str | Path, vocabulary: int, extra: Mapping[ExtraColumn, ExtraSentences] | None = None
     ) -> None:
         self.path = Path(path)
         if not (self.path.is_dir() and not any(self.path.iterdir())):
             TokenisedPairs.check_replaceable(self.path, overwrite=True)
-        self._part = files.in_work(self.path)
-        self._beside = dict(beside or {})
+        self._unfinished = files.in_work(self.path)
+        self._extra = dict(extra or {})
         self._side = ExtraSentences(vocabulary=vocabulary)
-        self._parts = {str(name): part for name, part in self._beside.items()}
-        self._parts |= dict.fromkeys(SIDES, self._side)
+        self._columns = {str(name): column for name, column in self._extra.items()}
+        self._columns |= dict.fromkeys(SIDES, self._side)
         self._stack, self._work = ExitStack(), ExitStack()
         self._files: dict[str, IO[bytes]] = {}
         self._ids: dict[str, ArrayWriter] = {}
         self._offsets: dict[str, ArrayWriter] = {}
-        self._tokens = dict.fromkeys(self._parts, 0)
+        self._tokens = dict.fromkeys(self._columns, 0)
         self.pairs = 0
 
     def __enter__(self) -> TokenisedPairsWriter:
         files.make_folder(self.path.parent)
-        with ExitStack() as work, files.no_space_as_message(self._part):
+        with ExitStack() as work, files.no_space_as_message(self._unfinished):
             work.enter_context(files.workplace(self.path))
-            self._part.mkdir()
-            for name, part in self._parts.items():
-                self._ids[name] = self._array(f"{name}.ids.npy", part.dtype)
+            self._unfinished.mkdir()
+            for name, column in self._columns.items():
+                self._ids[name] = self._array(f"{name}.ids.npy", column.dtype)
                 self._offsets[name] = self._array(f"{name}.offsets.npy", _OFFSET)
                 self._offsets[name].write(np.zeros(1, dtype=_OFFSET))
             self._work = work.pop_all()
         return self
 
     def _array(self, name: str, dtype: str) -> ArrayWriter:
-        self._files[name] = self._stack.enter_context((self._part / name).open("wb"))
+        self._files[name] = self._stack.enter_context((self._unfinished / name).open("wb"))
         return ArrayWriter(self._files[name], dtype)
 
     def write(
         self,
         source: list[list[int]],
         target: list[list[int]],
-        beside: Mapping[ExtraColumn, list[list[list[int]]]] | None = None,
+        extra: Mapping[ExtraColumn, list[list[list[int]]]] | None = None,
     ) -> None:
-        """Append pairs: the ids of as many source as target sentences, and for each pair what it has `beside`
-        them, as many sentences as the part has or fewer."""
+        """Append pairs: the ids of as many source as target sentences, and by extra column the
+        sentences of each pair, `each` or fewer."""
         assert len(source) == len(target), (len(source), len(target))
         if not source:
             return
         written: dict[str, list[list[int]]] = {"source": source, "target": target}
-        for part, of_pairs in (beside or {}).items():
-            each = self._beside[part].each
-            assert len(of_pairs) == len(source) and max(map(len, of_pairs)) <= each, part
-            written[part] = [ids for own in of_pairs for ids in (own + [[]] * each)[:each]]
-        assert written.keys() == self._parts.keys(), sorted(written)
-        with files.no_space_as_message(self._part):
+        for column, of_pairs in (extra or {}).items():
+            each = self._extra[column].each
+            assert len(of_pairs) == len(source) and max(map(len, of_pairs)) <= each, column
+            written[column] = [ids for own in of_pairs for ids in (own + [[]] * each)[:each]]
+        assert written.keys() == self._columns.keys(), sorted(written)
+        with files.no_space_as_message(self._unfinished):
             for name, sentences in written.items():
                 ends = self._tokens[name] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
                 flat = np.fromiter((token for ids in sentences for token in ids), dtype=np.int64)
-                assert not len(flat) or (flat.min() >= 0 and flat.max() < self._parts[name].vocabulary), (
+                assert not len(flat) or (flat.min() >= 0 and flat.max() < self._columns[name].vocabulary), (
                     "ids out of range"
                 )
                 self._ids[name].write(flat)
@@ -263,7 +263,7 @@ class TokenisedPairsWriter:
     def finish(self, facts: Mapping[str, Any]) -> TokenisedPairs:
         """Write the manifest, with the fields that the writer does not count itself, and give the folder its
         name."""
-        with files.no_space_as_message(self._part):
+        with files.no_space_as_message(self._unfinished):
             for array in (*self._ids.values(), *self._offsets.values()):
                 array.close()
             for file in self._files.values():
@@ -276,10 +276,10 @@ class TokenisedPairsWriter:
             dtype=self._side.dtype,
             vocabulary=self._side.vocabulary,
             beside={
-                name: part.model_copy(update={"tokens": self._tokens[name]})
-                for name, part in self._beside.items()
+                name: column.model_copy(update={"tokens": self._tokens[name]})
+                for name, column in self._extra.items()
             },
-            checksums={name: files.checksum_file(self._part / name) for name in self._files},
+            checksums={name: files.checksum_file(self._unfinished / name) for name in self._files},
             tool_version=__version__,
             **facts,
         )

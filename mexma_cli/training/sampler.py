@@ -127,9 +127,9 @@ class SampledPairs:
         """The pairs at positions start to start + count, as token ids without <s> and </s>."""
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
 
-    def beside(self, part: ExtraColumn, start: int, count: int) -> list[list[np.ndarray]]:
-        """The extra columns of the same pairs, as `TokenisedPairs.beside` gives them."""
-        return [self._stores[store].beside(part, row) for store, row in self._places(start, count)]
+    def extra(self, column: ExtraColumn, start: int, count: int) -> list[list[np.ndarray]]:
+        """The sentences of the same pairs in an extra column, as `TokenisedPairs.extra` gives them."""
+        return [self._stores[store].extra(column, row) for store, row in self._places(start, count)]
 
     def languages(self, start: int, count: int) -> np.ndarray:
         """int64 [count]: which of `source_languages` each of these pairs has."""
@@ -153,7 +153,7 @@ class Batches:
         make: From pairs to a batch (`Objective.batch`).
         seed: Of everything random about them.
         count: Pairs in a micro-batch.
-        beside: What is to be there beside the pairs.
+        extra: The extra columns that a batch has.
     """
 
     def __init__(
@@ -162,10 +162,10 @@ class Batches:
         make: Callable[[TokenPairs], PairViews],
         seed: int,
         count: int,
-        beside: Sequence[ExtraColumn] = (),
+        extra: Sequence[ExtraColumn] = (),
     ) -> None:
         self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
-        self._beside = beside
+        self._extra = extra
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._ahead: tuple[int, Future[PairViews]] | None = None
 
@@ -180,5 +180,5 @@ class Batches:
 
     def _made(self, start: int) -> PairViews:
         ids, languages = self._pairs.ids(start, self._count), self._pairs.languages(start, self._count)
-        beside = {part: self._pairs.beside(part, start, self._count) for part in self._beside}
-        return self._make(TokenPairs(ids, self._seed, start, languages, beside))
+        extra = {column: self._pairs.extra(column, start, self._count) for column in self._extra}
+        return self._make(TokenPairs(ids, self._seed, start, languages, extra))

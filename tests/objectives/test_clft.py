@@ -128,7 +128,7 @@ def test_a_teacher_of_another_tokeniser_and_width(
         objective.batch(TokenPairs(pairs))
     teacher.prefix = "query: "
     read = [[ids[1:-1]] for ids in teacher.tokenize(sentences["eng"])]
-    terms = objective(objective.batch(TokenPairs(pairs, beside={"teacher": read})))
+    terms = objective(objective.batch(TokenPairs(pairs, extra={"teacher": read})))
     assert objective.as_teacher is not None
     mapped = unit(encoder.embed(sentences["eng"]) @ objective.as_teacher.weight.detach().numpy().T)
     expected = np.mean(1 - (mapped * unit(teacher.embed(sentences["eng"]))).sum(axis=1))

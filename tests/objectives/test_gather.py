@@ -141,7 +141,7 @@ def gradients(
             ids,
             start=pairs.start,
             languages=languages,
-            beside={part: negatives for part in objective.takes},
+            extra={part: negatives for part in objective.takes},
         )
     )
     terms: Terms = wrap(objective)(views)

@@ -45,7 +45,7 @@ def test_a_split_softmax(name: str, tiny_encoder: Path, sentences: dict[str, lis
     negatives = [[ids[1:-1] for ids in encoder.tokenize(own)] if own else [] for own in CHANGED]
     with_, without = made(name, encoder, 0.25), made(name, encoder, 0.0)
     assert with_.takes == ("negatives",) and not without.takes
-    terms = with_(with_.batch(TokenPairs(pairs, 3, beside={"negatives": negatives})))
+    terms = with_(with_.batch(TokenPairs(pairs, 3, extra={"negatives": negatives})))
     before = without(without.batch(TokenPairs(pairs, 3)))
     assert set(terms) == set(with_.weights) == {*before, "hard_negatives"}
     for term, value in before.items():  # masks and in-batch negatives are what they were

@@ -66,9 +66,9 @@ def test_what_is_beside_the_pairs_comes_back(
             out.write(sides[rows], sides[rows], {"negatives": negatives[rows]})
         out.finish(FACTS)
     store = TokenisedPairs.open(path, verify=True)
-    found = [[ids.tolist() for ids in store.beside("negatives", row)] for row in range(len(store))]
+    found = [[ids.tolist() for ids in store.extra("negatives", row)] for row in range(len(store))]
     assert found == [own + [[]] * (3 - len(own)) for own in negatives]
-    assert not any(store.beside("teacher", row) for row in range(len(store)))
+    assert not any(store.extra("teacher", row) for row in range(len(store)))
     assert [store.pair(row)[1].tolist() for row in range(len(store))] == sides
     flip(path / "negatives.offsets.npy")
     with pytest.raises(MexmaError, match=r"negatives\.offsets\.npy is damaged"):

@@ -198,7 +198,7 @@ def read_laser2(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, La
         ids = {str(piece): int(place) for piece, place in content["dictionary"].items()} | SPECIAL
     if max(ids.values()) >= model.config.vocab_size or min(ids.values()) < 0:
         raise MexmaError(f"{path}: the dictionary has ids that have no embedding")
-    tokenizer = LaserTokenizer("LASER2", _beside(path, ".spm"), ids, None, LONGEST)
+    tokenizer = LaserTokenizer("LASER2", _tokenizer_file(path, ".spm"), ids, None, LONGEST)
     return Transformer(cast(Any, model.eval())), tokenizer, "max"
 
 
@@ -228,7 +228,7 @@ def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, La
         last_norm, size = "layer_norm.weight" in weights, len(weights["embed_tokens.weight"])
         layers = settings.get("encoder_layers")
         transformer = _filled(lambda: Laser3(settings, size, last_norm), weights, layers)
-    vocabulary = _beside(path, ".cvocab")
+    vocabulary = _tokenizer_file(path, ".cvocab")
     ids = _dictionary(vocabulary)
     rows, known = transformer.config.vocab_size, len(ids) + last_norm  # it brings along a token <mask>
     if rows != known:
@@ -237,11 +237,11 @@ def read_laser3(path: Path, content: Mapping[str, Any]) -> tuple[Transformer, La
             "take both from the same place",
         )
     limit = transformer.config.max_position_embeddings
-    tokenizer = LaserTokenizer("LASER3", _beside(path, ".spm"), ids, first, limit)
+    tokenizer = LaserTokenizer("LASER3", _tokenizer_file(path, ".spm"), ids, first, limit)
     return Transformer(cast(Any, transformer.eval())), tokenizer, POOLINGS[pooling]
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _tokenizer_file(path: Path, suffix: str) -> Path:
     """A file of the tokeniser: the checkpoint's own, or LASER2's, which most languages of LASER3 share."""
     own = any(path.with_suffix(kind).is_file() for kind in (".spm", ".cvocab"))
     found = path.with_suffix(suffix) if own else path.with_name(f"laser2{suffix}")

@@ -81,8 +81,8 @@ class Clft(Objective):
         """Both sides clean, and the targets for the teacher: in its tokens, or else in the encoder's."""
         views = super().batch(pairs)
         vocabulary, targets = self.vocabulary, [target for _, target in pairs.ids]
-        if any(pairs.beside.get("teacher", ())):
-            vocabulary, targets = self.teachers_vocabulary, [ids for (ids,) in pairs.beside["teacher"]]
+        if any(pairs.extra.get("teacher", ())):
+            vocabulary, targets = self.teachers_vocabulary, [ids for (ids,) in pairs.extra["teacher"]]
         elif not self.reads_alike:
             raise MexmaError(
                 f"the pairs have no tokens for the teacher {self.teacher.name}", "run `mexma prepare` again"

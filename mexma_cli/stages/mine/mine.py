@@ -72,7 +72,7 @@ class Mined:
     """`margin` or `probability`."""
     how: dict[str, Any]
     """`index` and `recall` of the neighbours."""
-    beside: PairTexts
+    texts: PairTexts
     with_ids: bool
     languages: tuple[str, str]
     """FLORES-200 codes of source and target."""
@@ -101,7 +101,7 @@ class Mined:
     def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
         """The pairs at some places, as in `pairs`."""
         found = self.candidates.take(part)
-        source, target = self.beside.of(part)
+        source, target = self.texts.of(part)
         columns = [found.source + 1, found.target + 1]
         if self.with_ids:
             columns += [source.rank, target.rank, found.cosines, source.mean, target.mean]
@@ -187,7 +187,7 @@ def mine(
     known = None
     if with_ids:
         known = known_in(sides[0], twins), known_in(sides[1], twins and twins[::-1])
-    chosen, beside, dropped = _filtered(found, stores, settings, known, clock)
+    chosen, texts, dropped = _filtered(found, stores, settings, known, clock)
     estimated = None
     if settings.finds and len(chosen):
         with clock("threshold"):
@@ -204,7 +204,7 @@ def mine(
     how = {"index": neighbours.index, "recall": neighbours.recall}
     score, languages = str(settings.score), (source.manifest.language, target.manifest.language)
     return Mined(
-        chosen, *counts, dict(+dropped), clock.seconds, score, how, beside, with_ids, languages, estimated
+        chosen, *counts, dict(+dropped), clock.seconds, score, how, texts, with_ids, languages, estimated
     )
 
 
@@ -242,11 +242,11 @@ def _filtered(
         if settings.top is not None and not (settings.drop_copies or settings.finds):
             found = _keep_counting(found, slice(settings.top), dropped, "top")  # before their texts are read
     with clock("texts"):
-        beside = PairTexts.join(found, stores, known)
+        texts = PairTexts.join(found, stores, known)
     if settings.drop_copies:
         with clock("filtering"):
-            found, beside = _without_copies(found, beside, dropped)
-    return found, beside, dropped
+            found, texts = _without_copies(found, texts, dropped)
+    return found, texts, dropped
 
 
 def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
@@ -279,17 +279,17 @@ def _keep_counting(
 
 
 def _without_copies(
-    found: Candidates, beside: PairTexts, dropped: Counter[str]
+    found: Candidates, texts: PairTexts, dropped: Counter[str]
 ) -> tuple[Candidates, PairTexts]:
     places = Spool(np.int64)
 
     def kept() -> Iterator[Candidates]:
         for part in parts(len(found), _PAIRS):
-            sides = beside.of(part)
+            sides = texts.of(part)
             reasons = copy_reasons(sides[0].sentences, sides[1].sentences)
             dropped.update(filter(None, reasons))
             good = np.array([reason is None for reason in reasons])
             places.write(np.arange(part.start, part.stop)[good])
             yield found.take(part).take(good)
 
-    return replace(spooled(kept()), below=found.below), replace(beside, places=places.array())
+    return replace(spooled(kept()), below=found.below), replace(texts, places=places.array())

@@ -176,15 +176,15 @@ class JoinedSide:
             return
         numbers = chosen["place"] // self._step
         order = np.argsort(numbers, kind="stable")
-        beside, texts = (
+        records, texts = (
             np.zeros(len(chosen), _RECORD),
             [lines[row].encode("utf-8") for row in (chosen["row"] - first).tolist()],
         )
-        beside["place"], beside["size"] = chosen["place"], list(map(len, texts))
+        records["place"], records["size"] = chosen["place"], list(map(len, texts))
         if self._known is not None:
-            beside["rank"], beside["mean"] = self._known(chosen["row"], chosen["other"])
+            records["rank"], records["mean"] = self._known(chosen["row"], chosen["other"])
         borders = np.searchsorted(numbers[order], np.arange(len(self._records) + 1)).tolist()
         for number, (start, stop) in enumerate(pairwise(borders)):
             if start < stop:
-                self._records[number].write(beside[order[start:stop]])
+                self._records[number].write(records[order[start:stop]])
                 self._texts[number].write(b"".join([texts[place] for place in order[start:stop].tolist()]))

@@ -281,8 +281,8 @@ class LanguageWorker:
         if self.teacher:
             kinds["teacher"] = TeachersTargets(self.teacher, self.data.max_tokens)
         pairs = selection.pairs(bitext) if selection is not None else iter(())
-        beside = {name: kind.part for name, kind in kinds.items()}
-        with TokenisedPairsWriter(bitext.path, tokens.vocabulary, beside) as writer:
+        extra = {name: kind.extra for name, kind in kinds.items()}
+        with TokenisedPairsWriter(bitext.path, tokens.vocabulary, extra) as writer:
             while batch := list(islice(pairs, _BATCH)):
                 sources, targets, _ = zip(*batch, strict=True)
                 sides = tokens.of(sources), tokens.of(targets)

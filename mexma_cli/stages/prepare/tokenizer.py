@@ -181,7 +181,7 @@ class HardNegatives:
     def __init__(self, data: Data, corpus: Corpus, tokens: Tokens) -> None:
         self._most, self._from_columns = data.negatives, corpus.negatives == "columns"
         self._tokens = tokens
-        self.part = ExtraSentences(each=data.negatives, vocabulary=tokens.vocabulary)
+        self.extra = ExtraSentences(each=data.negatives, vocabulary=tokens.vocabulary)
         self.counts = Counter(kept=0, alike=0)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
@@ -221,7 +221,7 @@ class TeachersTargets:
     def __init__(self, teacher: Teacher, max_tokens: int) -> None:
         backend, keeps_end, _ = load_backend(teacher.tokenizer.read_text(encoding="utf-8"))
         self._tokens, self._prefix = Tokens(backend, keeps_end, max_tokens), teacher.prefix
-        self.part = ExtraSentences(vocabulary=self._tokens.vocabulary)
+        self.extra = ExtraSentences(vocabulary=self._tokens.vocabulary)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
         """Their ids, one sentence a pair."""

@@ -44,10 +44,10 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
             patch.setattr(texts, name, size)
         side = JoinedSide(rows, others, iter(lines), known)
     for places in (np.arange(len(rows)), np.arange(len(rows))[::-2]):
-        beside = side.take(places)
-        assert beside.sentences == [lines[row] for row in rows[places]]
-        assert beside.rank.tolist() == (rows + others)[places].tolist()
-        assert beside.mean.tolist() == (0.5 * rows)[places].tolist()
+        taken = side.take(places)
+        assert taken.sentences == [lines[row] for row in rows[places]]
+        assert taken.rank.tolist() == (rows + others)[places].tolist()
+        assert taken.mean.tolist() == (0.5 * rows)[places].tolist()
 
 
 @full_temporary_disk

@@ -326,7 +326,7 @@ def test_text_is_read_again_only_where_a_file_changed(
 
 def negatives(report: CorpusReport, tokenizer: Path) -> list[list[str]]:
     store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
-    found = (store.beside("negatives", row) for row in range(len(store)))
+    found = (store.extra("negatives", row) for row in range(len(store)))
     return [[decoder.decode(ids) for ids in own if len(ids)] for own in found]
 
 

@@ -221,7 +221,7 @@ def test_a_teacher_of_another_tokeniser_and_width(small: Small, tmp_path: Path) 
         line.split("\t")[1] for line in (Path(raw["data"]["root"]) / "fra_Latn.tsv").read_text().splitlines()
     ]
     wanted = [ids[1:-1].tolist()[:30] for ids in teacher.tokenize(text)]
-    assert [store.beside("teacher", row)[0].tolist() for row in range(len(store))] == wanted
+    assert [store.extra("teacher", row)[0].tolist() for row in range(len(store))] == wanted
     assert train(recipe) is not None
     assert all(0.1 < record["terms"]["anchor"] < 2 for record in records(tmp_path / "run"))
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").dim == 32
