@@ -20,7 +20,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.candidates import Candidates, SortedPairs
 from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import match, taken_of
-from mexma_cli.store.spool import Spool, parts
+from mexma_cli.store.spool import Spool, slices_of
 
 WEIGHTS = Path(__file__).with_name("weights.json")
 """The weights that come with the package: one classifier for each of `Needs`."""
@@ -85,7 +85,7 @@ class Classifier:
         known = self.screen.features if self.screen else ()
         spread = spread_of(pairs, tuple(dict.fromkeys(known + self.features)), self._of_pairs)
         for these in wanted or (pairs,):
-            for part in parts(len(these), _AT_ONCE):
+            for part in slices_of(len(these), _AT_ONCE):
                 some = these.take(part)
                 yield replace(some.candidates, scores=self._of_pairs(some, spread))
 
@@ -163,7 +163,7 @@ def probabilities_of(
 def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
     """Which of some candidates are among given pairs, bool [n]."""
     found, keys = np.zeros(len(some), bool), some.source * targets + some.target
-    for part in parts(len(given), _AT_ONCE):
+    for part in slices_of(len(given), _AT_ONCE):
         found |= np.isin(keys, given.source[part] * targets + given.target[part])
     return found
 
@@ -176,9 +176,9 @@ def _fitted(
     Args:
         others: The sum of those of the other candidates.
     """
-    blocks = (probabilities[part] for part in parts(len(probabilities), _AT_ONCE))
+    blocks = (probabilities[part] for part in slices_of(len(probabilities), _AT_ONCE))
     shift, found = shift_of(blocks, others / sentences_of(sides)), Spool(np.float32)
-    for part in parts(len(probabilities), _AT_ONCE):
+    for part in slices_of(len(probabilities), _AT_ONCE):
         found.write(answered(shifted(probabilities[part], shift), *classifier.answers))
     return found.array()
 

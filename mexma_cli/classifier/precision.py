@@ -9,7 +9,7 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
-from mexma_cli.store.spool import Spool, parts
+from mexma_cli.store.spool import Spool, slices_of
 
 _TRIED = 1000  # thresholds
 _AT_ONCE = 1 << 20  # scores
@@ -71,7 +71,7 @@ class PairPrecision:
         self.thresholds = np.array(list(map(between, highest.tolist(), lower.tolist())))
         size = len(self.thresholds), len(_BINS) + 1
         counts, sums = np.zeros(size[0] * size[1], np.int64), np.zeros(size[1])
-        for part in parts(len(scores), _AT_ONCE):
+        for part in slices_of(len(scores), _AT_ONCE):
             place = np.searchsorted(-self.thresholds, -scores[part].astype(np.float64), side="right")
             bins = np.searchsorted(_BINS, logits(probabilities[part]))
             counts += np.bincount(np.minimum(place, size[0] - 1) * size[1] + bins, minlength=len(counts))
@@ -181,7 +181,7 @@ def pairs_to_label(probabilities: np.ndarray, count: int) -> np.ndarray:
 def ascending(falling: np.ndarray) -> np.ndarray:
     """Scores, best first, the other way round: float64 [n], memory-mapped from a temporary file."""
     found = Spool(np.float64)
-    for part in parts(len(falling), _AT_ONCE):
+    for part in slices_of(len(falling), _AT_ONCE):
         found.write(falling[::-1][part])
     return found.array()
 
@@ -191,7 +191,7 @@ def spread(ascending: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     lower one of each, of the lowest one 1e-6 less."""
 
     def distinct() -> Iterator[np.ndarray]:
-        for part in parts(len(ascending), _AT_ONCE):
+        for part in slices_of(len(ascending), _AT_ONCE):
             some = ascending[part]
             before = ascending[part.start - 1] if part.start else np.nan
             yield some[some != np.append(before, some[:-1])]

@@ -9,7 +9,7 @@ from itertools import islice, repeat
 
 import numpy as np
 
-from mexma_cli.store.spool import Ragged, RaggedSpool, Spool, distinct, flat, parts
+from mexma_cli.store.spool import Ragged, RaggedSpool, Spool, distinct, flat, slices_of
 from mexma_cli.text.characters import SIGN, SPACED
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -54,13 +54,13 @@ class Words:
         if not self._vectors.rows and len(words):
             self._keep(np.arange(min(_ROWS, len(self._listed))))
         new = words[self._places[words] < 0]
-        for part in parts(len(new), _ROWS):
+        for part in slices_of(len(new), _ROWS):
             self._keep(new[part])
         dim = max(len(self._common), 1)
         found = self._vectors.array().reshape(-1, dim)[self._places[words]].astype(np.float32)
         if len(self.sample):
             lacking = np.flatnonzero(np.isnan(self.chance[words]))
-            for part in parts(len(lacking), _ROWS):
+            for part in slices_of(len(lacking), _ROWS):
                 some = lacking[part]
                 self.chance[words[some]] = _chance(found[some], self.sample)
         return found
@@ -131,7 +131,7 @@ def paired(own: Words, other: Words, source: np.ndarray, target: np.ndarray) -> 
         the target.
     """
     found = np.empty((len(source), 5), np.float32)
-    for part in parts(len(source), _ROWS):
+    for part in slices_of(len(source), _ROWS):
         found[part] = _paired((own, source[part]), (other, target[part]))
     return found
 

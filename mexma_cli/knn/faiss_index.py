@@ -110,7 +110,7 @@ def bytes_needed(rows: int, dim: int, factory: str) -> int:
     return round(rows * _bytes_per_row(index, sample[:64]))
 
 
-class Parts:
+class PartitionedIndex:
     """A faiss index in one part or several, copies of one trained index, each with some of the rows.
 
     Searching the same lists in all of them reads the same vectors as in a whole index. So an index with lists
@@ -222,7 +222,7 @@ class _Queries:
         return found
 
 
-class SideIndex(Parts):
+class SideIndex(PartitionedIndex):
     """A faiss index over the kept rows of a side, in memory or, in parts, in files.
 
     With a journal all of it is in files, whose checksums are facts of the journal: what an earlier run wrote

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.faiss_index import BLOCK, SEED, Parts
+from mexma_cli.knn.faiss_index import BLOCK, SEED, PartitionedIndex
 from mexma_cli.knn.sides import Side, VectorSource, dots
 from mexma_cli.knn.tiled import Span, Window, of_whole
 from mexma_cli.knn.units import EMPTY, rows_of
@@ -49,7 +49,7 @@ class Direction:
 
     own: Side
     other: Side
-    index: Parts
+    index: PartitionedIndex
 
     def chunks(self, hits: int, start: int = 0, memory: int = CHUNK) -> list[tuple[int, int]]:
         """Cut the own rows from `start` on into those that are looked up and scored at a time.
@@ -140,10 +140,10 @@ def score_tile(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest rows of the tile's other side, for the rows of both spans, among pairs that were found.
 
-    An answer of an index does not depend on how its rows are cut (`faiss_index.Parts`), nor on the rows that
-    are looked up with it. So merged lists of tiles are those of `approximate.ann`, to the last bit, whatever
-    the spans are. (Factory strings with a rotation, OPQ or PCA, are an exception: its last bits depend on
-    which rows are rotated together.)
+    An answer of an index does not depend on how its rows are cut (`faiss_index.PartitionedIndex`), nor on the
+    rows that are looked up with it. So merged lists of tiles are those of `approximate.ann`, to the last bit,
+    whatever the spans are. (Factory strings with a rotation, OPQ or PCA, are an exception: its last bits
+    depend on which rows are rotated together.)
 
     Args:
         sides, keep, spans: As for `tiled.search_tile`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.margin import mean_of
-from mexma_cli.store.spool import Spool, parts
+from mexma_cli.store.spool import Spool, slices_of
 
 BLOCK_ROWS = 1 << 21
 """Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
@@ -104,11 +104,11 @@ def means_of(side: Lists) -> np.ndarray:
 
 
 def slices(count: int) -> Iterator[slice]:
-    """Places of `count` pairs, or rows, in blocks."""
-    return parts(count, BLOCK_ROWS)
+    """Slices of `count` pairs, or rows, in blocks of `BLOCK_ROWS`."""
+    return slices_of(count, BLOCK_ROWS)
 
 
 def row_blocks(count: int, at_once: int) -> Iterator[np.ndarray]:
     """The numbers of `count` rows, int64, so many at a time."""
-    for part in parts(count, at_once):
+    for part in slices_of(count, at_once):
         yield np.arange(part.start, part.stop)

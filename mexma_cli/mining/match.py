@@ -17,7 +17,7 @@ from mexma_cli.mining import lists
 from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered, parts
+from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered, slices_of
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 
@@ -203,7 +203,7 @@ def best_of(
     rows = np.flatnonzero(ids[:, 0] >= 0) if ids.shape[1] else np.empty(0, np.int64)
     best, scores = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
     nearness = np.empty(len(rows), np.float32)
-    for part in parts(len(rows), max(1, _ENTRIES // max(1, ids.shape[1]))):
+    for part in slices_of(len(rows), max(1, _ENTRIES // max(1, ids.shape[1]))):
         own = rows[part]
         near, other = cosines[own], ids[own]
         margins = _margins(near, other, own_mean[own], near_mean(own), kind)

@@ -28,8 +28,8 @@ GATHERED = 1 << 24
 Value = TypeVar("Value")
 
 
-def parts(count: int, at_once: int) -> Iterator[slice]:
-    """Places of `count` values in parts that may be in memory."""
+def slices_of(count: int, at_once: int) -> Iterator[slice]:
+    """Slices of `count` values, each of as many as may be in memory `at_once`."""
     for start in range(0, count, at_once):
         yield slice(start, min(start + at_once, count))
 
@@ -179,7 +179,7 @@ def scattered(
     table, found = Table([("place", "<i8"), ("value", dtype)], "place"), Spool(dtype)
     for places, some in values:
         table.append(place=places, value=some)
-    spans = list(parts(count, _SPAN))
+    spans = list(slices_of(count, _SPAN))
     for span, records in zip(spans, table.below(span.stop for span in spans), strict=True):
         part = np.full(span.stop - span.start, default, dtype)
         part[records["place"] - span.start] = records["value"]

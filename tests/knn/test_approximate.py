@@ -169,12 +169,12 @@ def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apar
     trained = faiss_index.train(side, factory)
     answers = []
     for cuts in ([3000], [3000, 1], [3000, 2999, 1700, 40], [3000, 1500]):
-        parts = faiss_index.Parts(factory, trained)
+        partitioned = faiss_index.PartitionedIndex(factory, trained)
         for first, last in pairwise([0, *cuts[::-1]]):
             index = faiss.clone_index(trained)
             list(faiss_index.add(index, side, first, last))
-            parts.held.append((first, index))
-        answers.append(parts.search(side.units(200, 600), 64))
+            partitioned.held.append((first, index))
+        answers.append(partitioned.search(side.units(200, 600), 64))
     assert all(np.array_equal(answers[0], other) for other in answers)
     assert answers[0][0].tolist() == list(range(64))
 

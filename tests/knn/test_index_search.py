@@ -7,7 +7,7 @@ import pytest
 from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, ann
 from mexma_cli.knn.effort import find_effort
-from mexma_cli.knn.faiss_index import Parts
+from mexma_cli.knn.faiss_index import PartitionedIndex
 from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
@@ -65,7 +65,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
     indexes = []
     for side, own in zip(whole, pieces, strict=True):
         trained = faiss_index.train(side, SETTINGS.index)
-        index = Parts(SETTINGS.index, trained)
+        index = PartitionedIndex(SETTINGS.index, trained)
         for piece in own:
             first = sum(part.ntotal for _, part in index.held)
             index.held.append((first, faiss.clone_index(trained)))

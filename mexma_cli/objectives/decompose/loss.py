@@ -39,18 +39,18 @@ class VectorPairs(OfTensors):
 
 
 @dataclass(frozen=True)
-class VectorParts:
-    """Both parts of B pairs, each float32 [B, dim]."""
+class DecomposedPairs:
+    """Meanings and languages of B pairs of vectors, each float32 [B, dim]."""
 
     source_meaning: torch.Tensor
     target_meaning: torch.Tensor
     source_language: torch.Tensor
     target_language: torch.Tensor
 
-    def rows(self, chosen: slice) -> VectorParts:
+    def rows(self, chosen: slice) -> DecomposedPairs:
         """The vectors and languages of some of the pairs."""
-        parts = (self.source_meaning, self.target_meaning, self.source_language, self.target_language)
-        return VectorParts(*(part[chosen] for part in parts))
+        every = (self.source_meaning, self.target_meaning, self.source_language, self.target_language)
+        return DecomposedPairs(*(one[chosen] for one in every))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _mean_cosine(vectors: torch.Tensor, groups: torch.Tensor | None) -> torch.Te
     return (members.T @ unit).square().sum() / members.sum(dim=0).square().sum()
 
 
-def inter_class(parts: VectorParts, mode: str) -> torch.Tensor:
+def inter_class(decomposed: DecomposedPairs, mode: str) -> torch.Tensor:
     """ORACLE's inter-class separation: no part of the one in the other.
 
     Args:
@@ -108,9 +108,9 @@ def inter_class(parts: VectorParts, mode: str) -> torch.Tensor:
             `language_language`: the languages of a pair, which the released code trains with.
     """
     if mode == "language_language":
-        return overlap(parts.source_language, parts.target_language)
-    return overlap(parts.source_meaning, parts.source_language) + overlap(
-        parts.target_meaning, parts.target_language
+        return overlap(decomposed.source_language, decomposed.target_language)
+    return overlap(decomposed.source_meaning, decomposed.source_language) + overlap(
+        decomposed.target_meaning, decomposed.target_language
     )
 
 
@@ -138,33 +138,33 @@ class Decomposer(nn.Module):
             "inter_class": settings.inter_class,
         }
 
-    def parts(self, pairs: VectorPairs) -> VectorParts:
+    def decomposed(self, pairs: VectorPairs) -> DecomposedPairs:
         """The meaning and the language of both vectors of every pair."""
-        return VectorParts(
+        return DecomposedPairs(
             self.meaning(pairs.source),
             self.meaning(pairs.target),
             self.language(pairs.source),
             self.language(pairs.target),
         )
 
-    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+    def own_terms(self, decomposed: DecomposedPairs, pairs: VectorPairs) -> Terms:
         """The terms of the maps' loss beside ORACLE's: none."""
         return {}
 
     def forward(self, pairs: VectorPairs) -> Terms:
         """The terms that the two maps are trained by, unweighted scalars."""
-        parts, settings = self.parts(pairs), self.settings
-        terms = self.own_terms(parts, pairs)
+        decomposed, settings = self.decomposed(pairs), self.settings
+        terms = self.own_terms(decomposed, pairs)
         if settings.intra_class:
             by_language = settings.ic_group == "language"
             terms["intra_class"] = intra_class(
-                parts.source_language,
-                parts.target_language,
+                decomposed.source_language,
+                decomposed.target_language,
                 pairs.source_language if by_language else None,
                 pairs.target_language if by_language else None,
             )
         if settings.inter_class:
-            terms["inter_class"] = inter_class(parts, settings.is_mode)
+            terms["inter_class"] = inter_class(decomposed, settings.is_mode)
         return terms
 
     def loss(self, terms: Terms) -> torch.Tensor:
@@ -184,11 +184,11 @@ class Meat(Decomposer):
         super().__init__(dim, languages, settings)
         self.adversary = nn.Linear(dim, languages)
 
-    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+    def own_terms(self, decomposed: DecomposedPairs, pairs: VectorPairs) -> Terms:
         """Reconstruction, from the own meaning and from each other's, by cosine; language parts of a pair
         orthogonal; and an adversary that cannot tell the language of a meaning (it does not move by this)."""
-        source, target = parts.source_meaning, parts.target_meaning
-        source_language, target_language = parts.source_language, parts.target_language
+        source, target = decomposed.source_meaning, decomposed.target_meaning
+        source_language, target_language = decomposed.source_language, decomposed.target_language
         return {
             "reconstruction": cosine_distance(source + source_language, pairs.source)
             + cosine_distance(target + target_language, pairs.target),
@@ -200,8 +200,8 @@ class Meat(Decomposer):
 
     def adversary_terms(self, pairs: VectorPairs) -> Terms:
         """Cross-entropy of the languages of both meanings, which do not move by it."""
-        parts = self.parts(pairs)
-        source, target = parts.source_meaning.detach(), parts.target_meaning.detach()
+        decomposed = self.decomposed(pairs)
+        source, target = decomposed.source_meaning.detach(), decomposed.target_meaning.detach()
         return {
             "adversary": cross_entropy(self.adversary(source), pairs.source_language)
             + cross_entropy(self.adversary(target), pairs.target_language)
@@ -226,7 +226,7 @@ class Dream(Decomposer):
         super().__init__(dim, languages, settings)
         self.classifier = nn.Linear(dim, languages)
 
-    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+    def own_terms(self, decomposed: DecomposedPairs, pairs: VectorPairs) -> Terms:
         """DREAM's four terms as ORACLE trains it: the batch's second half is the first's other text.
 
         Semantic loss, reconstruction by the mean squared error, language embedding loss (languages of the
@@ -234,7 +234,7 @@ class Dream(Decomposer):
         classification. There are at least 2 pairs, and the last of an odd number is left out.
         """
         half = len(pairs.source) // 2
-        true, other = parts.rows(slice(half)), parts.rows(slice(half, 2 * half))
+        true, other = decomposed.rows(slice(half)), decomposed.rows(slice(half, 2 * half))
         return {
             "semantic": cosine_distance(true.source_meaning, true.target_meaning)
             + overlap(true.source_meaning, other.source_meaning)

@@ -17,7 +17,7 @@ from mexma_cli.stages.knn.row_filter import filter_rows, twins
 from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_beside, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import NeighbourStore, searching, side_of, write
-from mexma_cli.store.spool import parts
+from mexma_cli.store.spool import slices_of
 
 _TWINS = 1 << 12  # rows whose vectors are compared at once
 
@@ -121,7 +121,7 @@ def fill_repeated(
     if not len(rows):
         return
     lines, others = twins(store), repeated.copy()
-    for part in parts(len(rows), _TWINS):
+    for part in slices_of(len(rows), _TWINS):
         own, twin = rows[part], lines[rows[part]]
         same = (ids[twin] >= 0).any(axis=1) & (store.take(own) == store.take(twin)).all(axis=1)
         own, twin = own[same], twin[same]

@@ -9,7 +9,7 @@ from typing import Any
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import find_effort
-from mexma_cli.knn.faiss_index import Parts, read_index, with_threads, write_index
+from mexma_cli.knn.faiss_index import PartitionedIndex, read_index, with_threads, write_index
 from mexma_cli.knn.index_search import Direction, in_tile, pairs_of
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
@@ -63,20 +63,20 @@ class Indexed:
         """The rows that take part."""
         return Side(self.store, read_rows(self.rows, self.store, Span(0, self.store.rows)))
 
-    def parts(self) -> Parts:
+    def index(self) -> PartitionedIndex:
         """The index."""
-        parts = Parts(self.factory, read_index(self.trained))
+        index = PartitionedIndex(self.factory, read_index(self.trained))
         first = 0
         for path, count in zip(self.shards, self.counts, strict=True):
-            parts.held.append((first, path))
+            index.held.append((first, path))
             first += count
-        return parts
+        return index
 
 
 def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[str, Any]:
     """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings."""
     left, right = source.side(), target.side()
-    ahead, back = Direction(left, right, target.parts()), Direction(right, left, source.parts())
+    ahead, back = Direction(left, right, target.index()), Direction(right, left, source.index())
     with with_threads():
         effort = find_effort(ahead, back, k, recall)
     return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
@@ -87,10 +87,10 @@ def write_found(
 ) -> None:
     """Look up the rows of a span (from `side_of`) with an `Effort`, and write what was found in each span of
     the other side: pairs as `pairs_of` has them, each in a file of a new folder."""
-    parts = other.parts()
-    parts.effort = parameter
+    index = other.index()
+    index.effort = parameter
     with with_threads():
-        pairs = pairs_of(Direction(own, other.side(), parts), hits, k)
+        pairs = pairs_of(Direction(own, other.side(), index), hits, k)
     output.mkdir(exist_ok=True)
     for place, span in enumerate(spans):
         save(output / found_in(place), [in_tile(pairs, span)], "int64")

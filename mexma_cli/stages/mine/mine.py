@@ -28,7 +28,7 @@ from mexma_cli.stages.mine.texts import Known, PairTexts, known_in
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.spool import Spool, parts
+from mexma_cli.store.spool import Spool, slices_of
 from mexma_cli.text.duplicates import copy_reasons
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Mined:
 
     def pairs(self) -> Iterator[MinedPair]:
         """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
-        for part in parts(len(self.candidates), _PAIRS):
+        for part in slices_of(len(self.candidates), _PAIRS):
             yield from self.taken(part)
 
     def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
@@ -284,7 +284,7 @@ def _without_copies(
     places = Spool(np.int64)
 
     def kept() -> Iterator[Candidates]:
-        for part in parts(len(found), _PAIRS):
+        for part in slices_of(len(found), _PAIRS):
             sides = texts.of(part)
             reasons = copy_reasons(sides[0].sentences, sides[1].sentences)
             dropped.update(filter(None, reasons))
