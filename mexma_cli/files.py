@@ -466,11 +466,11 @@ class Unfinished(Sealed):
         return found
 
     def differences(self, now: Unfinished) -> dict[str, str]:
-        """What differs in command, inputs and settings, as `differences` says it."""
+        """Differences in command, inputs and settings, as `differences` says them."""
         return differences({"command": self.by} | self.of, {"command": now.by} | now.of)
 
     def left_in(self, folder: Path) -> Self | None:
-        """What an earlier run of the same has left in a workplace; None where it begins anew."""
+        """The entry of an earlier run of the same in a workplace; None where this one begins anew."""
         try:
             found = self.read(folder)
         except MexmaError:

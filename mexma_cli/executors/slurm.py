@@ -188,8 +188,8 @@ class SlurmExecutor:
 
 
 def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict[str, Any]:
-    """What would be submitted for a run in this folder, with so many units of each kind of work to do.
-    Nothing is, and no Slurm is needed; names and settings are refused as by `SlurmExecutor`.
+    """Count the job arrays that a run in this folder would submit, with so many units of each kind to do.
+    Nothing is submitted, and no Slurm is needed; names and settings are refused as by `SlurmExecutor`.
 
     Returns:
         `arrays` and `tasks`: stage -> how many there are at least: units that become ready later than others

@@ -43,8 +43,8 @@ def pairs() -> type[np.generic] | None:
 
 @functools.cache
 def quads() -> type[np.generic] | None:
-    """As `pairs`, for four neighbours: of uint8 in a row of the left matrix, of int8 in a column of the right
-    one. AVX-512 VNNI multiplies uint32."""
+    """The type that stands for four neighbours, of uint8 in a row of the left matrix, of int8 in a column of
+    the right one: int32 for AMX, uint32 for AVX-512 VNNI; None if the processor has neither."""
     return _type_of("+amx-int8", "+avx512vnni")
 
 

@@ -149,7 +149,7 @@ def in_words(wrong: Mapping[str, Any]) -> str:
 
 
 def of_percent(given: Any) -> str:
-    """What to say of a number that should be a share, if it is one in percent."""
+    """The end of a message about a number that should be a share, if it is one in percent."""
     is_one = isinstance(given, int | float) and 1 < given <= 100
     return f"; did you mean {given / 100:g}?" if is_one else ""
 

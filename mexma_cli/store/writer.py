@@ -135,8 +135,8 @@ class EmbeddingWriter:
     def go_on(
         self, lines: Iterator[str], on_kept: Callable[[int, list[str]], object] = lambda row, lines: None
     ) -> Iterator[str]:
-        """Of all lines of the source, those that are not written yet; `on_kept` is called with the first row
-        and the lines of each shard that stays.
+        """The lines of the source that are not written yet, from all of them; `on_kept` is called with the
+        first row and the lines of each shard that stays.
 
         What an earlier run wrote is compared with the source, as that run may have read another text under
         its name: from the first shard with another line on, all is written anew.
@@ -306,7 +306,7 @@ class EmbeddingWriter:
             self.rows_before = base.rows
 
     def _now(self) -> UnfinishedStore:
-        """What this run is of."""
+        """The entry of this run: its command, and the settings that it embeds with."""
         return UnfinishedStore(by=self._by, of=self._settings.named() | {_BASE: self._base_checksum})
 
     def _mark(self) -> None:

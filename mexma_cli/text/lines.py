@@ -158,8 +158,8 @@ def scan(path: str | Path | Member, label: str | None = None, any_kind: bool = F
 
 
 def broken_lines(start: bytes) -> str:
-    """What the lines of a text's beginning have in common with sentences broken at a width, in words;
-    empty if they are like sentences, or few.
+    """Say what the lines of a text's beginning have in common with sentences broken at a width; empty if
+    they are like sentences, or few.
 
     Many begin in lower case, and some in capitals. Or many are so long that the next line's first word would
     be beyond the width, which one in twenty exceeds: at most 12 % of the sentences of the Bible and of

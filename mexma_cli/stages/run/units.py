@@ -118,7 +118,7 @@ class Unit(Frozen):
 
     @property
     def stage(self) -> str:
-        """What users call the stage that it belongs to."""
+        """The stage that it belongs to, by the name that users know."""
         return STAGE_OF[self.work]
 
     @property

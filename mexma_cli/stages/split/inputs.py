@@ -224,7 +224,7 @@ def chosen_inputs(
 
 
 def broken_text(files: Sequence[Path], settings: SplitSettings) -> list[str]:
-    """What `broken_lines` says of the first such text, where each line would be a document."""
+    """A warning of the first text with `broken_lines`, where each line would be a document; at most one."""
     by_line = (settings.document, settings.format) == ("line", None)
     for file in filter(Path.is_file, files if by_line else ()):
         start = next(read_pieces(file, label_of(file)), b"") if kind_of(file) == "text" else b""
