@@ -132,11 +132,19 @@ def _at_work(error: BaseException) -> tuple[str, str]:
             place = f"{module}, line {line}"
             own = getattr(frame.f_locals.get("self"), "__dict__", {})
             values = [*frame.f_locals.values(), *own.values()]
-            files = [getattr(value, "name", None) for value in values if isinstance(value, io.IOBase)]
-            opened = {name for name in files if isinstance(name, str)} or opened
+            opened = set(filter(None, map(_name_of_file, values))) or opened
             named = {str(value) for value in values if isinstance(value, Path)}
     found = opened or named
     return place, found.pop() if len(found) == 1 else ""
+
+
+def _name_of_file(value: object) -> str:
+    """The name of a file; empty of anything else, or where the file has none."""
+    try:
+        name = getattr(value, "name", None) if isinstance(value, io.IOBase) else None
+    except ValueError:  # a library's file that is closed
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 class NoteFormatter(logging.Formatter):
