@@ -104,10 +104,10 @@ class LazyGroup(click.Group):
         command = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         if type(command) is click.Command:
-            command.__class__ = SectionedCommand
+            command = _extended(command, SectionedCommand)
         for param in command.params:
             if type(param.type) is click.Path:
-                param.type.__class__ = LocalPath
+                param.type = _extended(param.type, LocalPath)
         everywhere = getattr(ctx.find_root().command, "everywhere", [])
         command.params.extend(option for option in everywhere if option not in command.params)
         if ctx.auto_envvar_prefix:
@@ -128,6 +128,13 @@ class LazyGroup(click.Group):
             advice = choice(name, self.table, "commands")
             raise click.UsageError(f"No such command '{name}'. {advice[:1].upper()}{advice[1:]}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _extended(plain: Any, kind: type) -> Any:
+    """An object of a class that extends Click's, with the attributes of one of Click's."""
+    made = object.__new__(kind)
+    vars(made).update(vars(plain))
+    return made
 
 
 def _name_in_environment(command: click.Command, prefix: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 
+# Not a parameter: nine functions from `mine` to the files of its encoder would take it.
 _comparing = True
 _SCALE, _VALUES = "scale", "values"
 _DROPPED = 0xFF

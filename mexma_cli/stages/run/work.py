@@ -12,7 +12,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -124,10 +124,11 @@ class Task:
 Work = Callable[[Task], dict[str, Any]]
 """Writes the task's output, and returns the facts for its record."""
 
+WorkT = TypeVar("WorkT", bound=Work)
 WORK: dict[str, Work] = {}
 
 
-def _work(function: Work) -> Work:
+def _work(function: WorkT) -> WorkT:
     WORK[function.__name__] = function
     return function
 
@@ -236,13 +237,8 @@ def rows(task: Task) -> dict[str, Any]:
 
 
 @_work
-def tile(task: Task) -> dict[str, Any]:
-    """The neighbours of some rows of both sides in one another."""
-    return _tile(task)
-
-
-def _tile(task: Task, found: tuple[Path, Path] | None = None) -> dict[str, Any]:
-
+def tile(task: Task, found: tuple[Path, Path] | None = None) -> dict[str, Any]:
+    """The neighbours of some rows of both sides in one another; `found` as for `write_tile`."""
     spans = Span(*task.settings["source"]), Span(*task.settings["target"])
     stores = task.store("source"), task.store("target")
     kept = task.input("source_rows"), task.input("target_rows")
@@ -314,7 +310,7 @@ def score_tile(task: Task) -> dict[str, Any]:
 
     row, column = task.settings["place"]
     found = task.input("source_found", found_in(column)), task.input("target_found", found_in(row))
-    return _tile(task, found)
+    return tile(task, found)
 
 
 @_work
