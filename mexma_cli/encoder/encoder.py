@@ -17,7 +17,7 @@ import xxhash
 from mexma_cli.encoder.loading import card, pq, static
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS, check_replaceable, written_aside
 from mexma_cli.encoder.loading.hub import is_id, upload
-from mexma_cli.encoder.loading.library import KIND, LibraryEncoder, LibraryModel
+from mexma_cli.encoder.loading.library import KIND
 from mexma_cli.encoder.loading.load import Loaded, load
 from mexma_cli.encoder.loading.modules import is_only_ours, save_modules
 from mexma_cli.encoder.loading.settings import (
@@ -28,7 +28,7 @@ from mexma_cli.encoder.loading.settings import (
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.bag import Bag, Table, is_bag
+from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.transformer import Embed, Sentences, Transformer, Weights
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
@@ -257,7 +257,7 @@ class SentenceEncoder:
         Raises:
             MexmaError: As `embed`; not a vector for each sentence; or sentence-transformers runs the encoder.
         """
-        if isinstance(self.transformer, LibraryModel):
+        if self.transformer.library is not None:
             raise MexmaError(f"{self.name!r} is run by sentence-transformers, with its modules alone")
         if vectors.ndim != 2 or len(vectors) != len(sentences) or not vectors.size:
             raise MexmaError(f"vectors of the shape {vectors.shape} for {len(sentences)} sentences")
@@ -336,9 +336,7 @@ class SentenceEncoder:
 
     @property
     def _normalises(self) -> bool:
-        if isinstance(self.transformer, LibraryModel):
-            return self.transformer.normalised
-        return bool(self._modules) and self.modules[-1] not in self._dense()
+        return self.modules[-1] not in self._dense() if self._modules else self.transformer.normalised
 
     def keep_lengths(self) -> None:
         """Leave out the Normalize at the end of the modules, if it is there; the fingerprint tells.
@@ -355,20 +353,13 @@ class SentenceEncoder:
     @property
     def is_bag(self) -> bool:
         """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
-        if isinstance(self.transformer, Table):
-            return True
-        first_only = self.pooling in FIRST_ONLY and is_bag(self.transformer)
-        return first_only and self.fast_tokenizer.special[0] > 0
+        found = self.transformer.is_bag(self.pooling)
+        return found and (self.pooling not in FIRST_ONLY or self.fast_tokenizer.special[0] > 0)
 
     @property
     def computed_by(self) -> str:
         """The program that computes hidden states on a processor, in words."""
-        if self.is_bag:
-            return "NumPy, as sums over tokens"
-        if isinstance(self.transformer, LibraryModel):
-            return "the sentence-transformers library, sentences padded"
-        family = FAMILIES.get(self.transformer.config.model_type)
-        return "the folder's own code, sentences packed" if family is None else family.runs
+        return "NumPy, as sums over tokens" if self.is_bag else self.transformer.computed_by
 
     @property
     def device(self) -> torch.device:
@@ -606,23 +597,20 @@ class SentenceEncoder:
 
     def _way_to_embed(self) -> Embed:
         """The way to compute vectors with weights, modules and settings as they are now."""
-        weights = self.transformer
-        if isinstance(weights, LibraryModel):
+        weights, most = self.transformer, self.batch_size
+        if weights.pools:
             low = self.on_cpu and self.precision == "bfloat16"
-            return LibraryEncoder(weights, self.prefix, self.max_tokens, self.batch_size or 32, low).embed
-        if isinstance(weights, Table):
-            return partial(self._by_numpy, weights)
-        assert isinstance(weights, Transformer)
+            return partial(self._finished, weights.embedding(self.prefix, self.max_tokens, most, low))
         if self.precision == "float32" and self.is_bag:
-            return partial(self._by_numpy, weights.made(Bag, int(self._tokens([""])[0][0])))
+            return partial(self._finished, weights.made(Bag, int(self._tokens([""])[0][0])).embed)
         from mexma_cli.encoder.model.packed import TransformerEncoder
 
-        backend, most = self.backend, self.batch_size
-        modules = list(self.modules)
+        modules, backend = list(self.modules), self.backend
         return TransformerEncoder(weights, self.precision, self.pooling, modules, backend, most).embed
 
-    def _by_numpy(self, bag: Bag | Table, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        yield np.arange(len(some.tokens)), self.finish(bag.embed(some.tokens, some.extra))
+    def _finished(self, embed: Embed, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows, pooled in embed(some):
+            yield rows, self.finish(pooled)
 
     def finish(self, pooled: np.ndarray) -> np.ndarray:
         """Apply the modules to pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
@@ -667,7 +655,7 @@ class SentenceEncoder:
         check_replaceable(Path(path))
         with written_aside(Path(path), replace) as aside:
             stored = self.save_transformer(aside, dtype)
-            mode = None if isinstance(self.transformer, Table) else self.pooling
+            mode = None if self.transformer.pools else self.pooling
             save_modules(aside, mode, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.trained:
                 card.write_trained(aside, self.trained)
@@ -713,13 +701,12 @@ class SentenceEncoder:
         from mexma_cli.numerics.devices import precision_of
 
         stored = precision_of("float16" if dtype == "pq" else dtype)
-        prompts = prompt_settings(self.prefix, self.prompts, self._kept)
-        if isinstance(self.transformer, Table):
+        write_prompts(where, prompt_settings(self.prefix, self.prompts, self._kept))
+        if self.transformer.pools:
             if dtype == "pq":
                 raise MexmaError(f"{self.name!r}: a static encoder is not quantised", "--dtype fp16")
             table = {name: weight.to(stored) for name, weight in self.transformer.weights.items()}
             static.save_table(where, table, self.fast_tokenizer, self.max_tokens)
-            write_prompts(where, prompts)
             return stored
         self.tokenizer.save_pretrained(where)
         if dtype == "pq":
@@ -739,7 +726,6 @@ class SentenceEncoder:
             write_only_ours(where)
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
         write_settings(where, self.max_tokens, lower_case)
-        write_prompts(where, prompts)
         return stored
 
 

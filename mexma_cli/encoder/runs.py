@@ -13,10 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model import bag
 from mexma_cli.encoder.model.bag import Bag
-from mexma_cli.encoder.model.families import FIRST_ONLY
-from mexma_cli.encoder.model.transformer import Transformer
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.lines import is_blank
 
@@ -59,15 +56,10 @@ class RunEncoder(Protocol):
 
 
 def run_encoder(encoder: SentenceEncoder) -> RunEncoder:
-    """The way that fits an encoder."""
-    return SummedRuns(encoder) if is_bag(encoder) else JoinedRuns(encoder)
-
-
-def is_bag(encoder: SentenceEncoder) -> bool:
-    """Whether the vector of a run follows from sums over the tokens of its sentences."""
-    if encoder.pooling not in FIRST_ONLY or encoder.prefix or len(encoder.tokenize([""])[0]) != 2:
-        return False
-    return bag.is_bag(encoder.transformer, _POSITIONS)
+    """The way that fits an encoder: sums for a bag without a prefix, which a run would have once."""
+    summed = not encoder.prefix and encoder.transformer.is_bag(encoder.pooling, _POSITIONS)
+    ends = len(encoder.tokenize([""])[0]) if summed else 0
+    return SummedRuns(encoder) if ends == 2 else JoinedRuns(encoder)
 
 
 def stored_vectors(sentences: Sequence[str], vectors: np.ndarray) -> np.ndarray:
@@ -127,7 +119,7 @@ class JoinedRuns:
 
 
 class SummedRuns:
-    """Runs from the sums of their sentences, for an encoder that `is_bag`.
+    """Runs from the sums of their sentences, for a bag (`Weights.is_bag`).
 
     The vectors are those of the joined text but for rounding, and for what `embed` would cut from a run of
     more than `max_tokens` tokens.
@@ -139,7 +131,6 @@ class SummedRuns:
         self._encoder, self._turn = encoder, Lock()
         self.dim, self.cut = encoder.dim, 0
         first, last = encoder.tokenize([""])[0]
-        assert isinstance(encoder.transformer, Transformer)
         self._bag = encoder.transformer.made(Bag, int(first))
         (self._end,) = self._bag.sums([np.array([last])], None)
 

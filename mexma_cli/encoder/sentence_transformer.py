@@ -17,9 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import CHECKSUMS
-from mexma_cli.encoder.loading.library import LibraryModel
 from mexma_cli.encoder.loading.settings import prompt_settings
-from mexma_cli.encoder.model.bag import Table
 from mexma_cli.encoder.model.families import TABLE
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
@@ -49,15 +47,14 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
             "sentence-transformers 6 is not installed", installed_by("sentence-transformers")
         ) from None
     encoder = SentenceEncoder.load(name_or_path, "cpu")
-    if isinstance(encoder.transformer, LibraryModel):
-        encoder.transformer.library.truncate_dim = encoder._kept
-        return encoder.transformer.library
+    if (library := encoder.transformer.library) is not None:
+        library.truncate_dim = encoder._kept
+        return library
     settings = prompt_settings(encoder.prefix, encoder.prompts, encoder._kept)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
     parts: list[torch.nn.Module]
-    if isinstance(encoder.transformer, Table):
-        table = encoder.transformer.weights[TABLE]
-        parts = [modules.StaticEmbedding(encoder.fast_tokenizer.backend, table)]
+    if encoder.transformer.pools:
+        parts = [modules.StaticEmbedding(encoder.fast_tokenizer.backend, encoder.transformer.weights[TABLE])]
     else:
         width, mode = encoder.model.config.hidden_size, encoder.pooling.replace("pooler", "cls")
         parts = [Transformer(encoder), modules.Pooling(width, mode)]

@@ -29,7 +29,7 @@ from mexma_cli.encoder.loading.settings import (
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
 from mexma_cli.encoder.loading.weights import missing, reason
-from mexma_cli.encoder.model.transformer import Sentences, Weights, quieten_transformers
+from mexma_cli.encoder.model.transformer import Embed, Sentences, Weights, quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
 if TYPE_CHECKING:
@@ -166,11 +166,13 @@ class LibraryModel(Weights):
         adapters: Names of the tasks that its module takes, as the folder has them (jina-embeddings-v3).
 
     Attributes:
-        library: The library's own object.
         turn: Held by whoever uses it, which is not for several threads at once.
         pooling: The modes of its Pooling; of a model without one, the names of its modules.
-        normalised: Whether its vectors have length 1.
     """
+
+    library: SentenceTransformer
+    pools = True
+    computed_by = "the sentence-transformers library, sentences padded"
 
     def __init__(self, library: SentenceTransformer, adapters: object) -> None:
         from sentence_transformers.base.modules import Router
@@ -209,20 +211,16 @@ class LibraryModel(Weights):
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
         self.library.to(device=device, dtype=dtype)
 
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+        return LibraryEncoder(self, prefix, max_tokens, most or 32, low).embed  # 32 is its default
+
 
 @dataclass
 class LibraryEncoder:
-    """Vectors by the library.
-
-    Attributes:
-        prompt: Before every sentence.
-        max_tokens: Tokens that a sentence is cut to.
-        batch: Sentences that are padded to one length, after sorting by length: 32 is the library's default.
-        low: Whether products are computed in bfloat16, on a processor.
-    """
+    """Vectors by the library (`Weights.embedding`), in batches that are padded after sorting by length."""
 
     model: LibraryModel
-    prompt: str
+    prefix: str
     max_tokens: int
     batch: int
     low: bool
@@ -251,7 +249,7 @@ class LibraryEncoder:
             try:
                 if lowered:
                     library.max_seq_length = self.max_tokens
-                given = {"prompt": self.prompt, "batch_size": len(texts), **named}
+                given = {"prompt": self.prefix, "batch_size": len(texts), **named}
                 found = library.encode(texts, show_progress_bar=False, **given)
             finally:
                 if lowered:

@@ -8,7 +8,7 @@ float64, so that rounding to float32 hides in what order a processor computes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import Lock
 from types import SimpleNamespace
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import ACTIVATIONS, STATIC, TABLE
-from mexma_cli.encoder.model.transformer import Transformer, Weights
+from mexma_cli.encoder.model.families import STATIC, TABLE, Pooling
+from mexma_cli.encoder.model.transformer import Embed, Sentences, Weights
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.threads import in_blocks
@@ -32,29 +32,14 @@ _KEPT = 1 << 15  # tokens whose terms are kept
 _TOKENS = 1 << 14  # of sentences whose terms are looked up together
 
 
-def is_bag(weights: Weights, tolerance: float = 0.0) -> bool:
-    """Whether an encoder that reads the first token's state alone is a bag, and on the processor in float32.
-
-    Args:
-        tolerance: Positions may differ by this share of a token embedding's length.
-    """
-    if not isinstance(weights, Transformer) or not weights.is_bert:
-        return False
-    config, arrays = weights.config, weights.arrays
-    if config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS or arrays is None:
-        return False
-    positions, words = (arrays[f"embeddings.{name}_embeddings.weight"] for name in ("position", "word"))
-    positions = positions[weights.first_position :]
-    spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
-    return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
-
-
 class Table(Weights):
     """A static encoder: token vectors, whose mean is that of a sentence.
 
     Args:
         vectors: float32 [tokens, dim].
     """
+
+    pools = True
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors = vectors
@@ -81,16 +66,22 @@ class Table(Weights):
             "leave out --device, --dtype and the attention",
         )
 
-    def embed(self, tokens: Sequence[np.ndarray], _: np.ndarray | None = None) -> np.ndarray:
-        """Means of the tokens' vectors, in float64: float32 [N, dim]; zeros for a sentence without any."""
-        counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        found = bags.sums(self.vectors, np.concatenate([*tokens, counts[:0]]), counts)
+    def is_bag(self, pooling: Pooling, tolerance: float = 0.0) -> bool:
+        return True
+
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+        return self.embed
+
+    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Means of tokens' vectors, of float64 (`transformer.Embed`); zeros for a sentence without any."""
+        counts = np.fromiter(map(len, some.tokens), np.int64, len(some.tokens))
+        found = bags.sums(self.vectors, np.concatenate([*some.tokens, counts[:0]]), counts)
         found /= np.maximum(counts, 1)[:, None]
-        return found.astype(np.float32)
+        yield np.arange(len(found)), found.astype(np.float32)
 
 
 class Bag:
-    """An encoder that `is_bag`, with its weights as they are when this is made.
+    """Weights that are a bag (`Weights.is_bag`), with their values as they are when this is made.
 
     Attributes:
         width: Length of hidden states.
@@ -100,7 +91,7 @@ class Bag:
         first: Id of the first token.
     """
 
-    def __init__(self, transformer: Transformer, first: int) -> None:
+    def __init__(self, transformer: Weights, first: int) -> None:
         arrays, config = transformer.arrays, transformer.config
         assert arrays is not None
         self._words = arrays["embeddings.word_embeddings.weight"]
@@ -129,20 +120,17 @@ class Bag:
         self._own = self._terms(self._first)[0]
         self._kept, self._turn = _Kept(max(_KEPT, len(positions)), self.width + self.heads), Lock()
 
-    def embed(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
-        """Last hidden states of the first tokens, float32 [N, width].
-
-        Args:
-            tokens: Ids of N sentences, each with the first token.
-            extra: What ids above the vocabulary stand for, float32 [rows, width].
-        """
-        return self.hidden(self.sums([ids[1:] for ids in tokens], extra))
+    def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Last hidden states of the first tokens, which each sentence has (`transformer.Embed`)."""
+        sums = self.sums([ids[1:] for ids in some.tokens], some.extra)
+        yield np.arange(len(sums)), self.hidden(sums)
 
     def sums(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
         """Weighted values and weights of each head, summed over tokens: float64 [N, width + heads].
 
         Args:
-            tokens: Ids of N sentences without the first token; `extra` as in `embed`.
+            tokens: Ids of N sentences without the first token.
+            extra: What ids above the vocabulary stand for, float32 [rows, width].
         """
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
         found = np.zeros((len(counts), self.width + self.heads))

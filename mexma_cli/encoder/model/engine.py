@@ -20,7 +20,7 @@ from torch.nn.functional import gelu, layer_norm, linear, pad, relu
 
 from mexma_cli.encoder.model.forward_attention import attend
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
-from mexma_cli.encoder.model.transformer import Transformer
+from mexma_cli.encoder.model.transformer import Weights
 from mexma_cli.numerics.kernels import add_norm, plain
 from mexma_cli.numerics.torch_private import has_onednn, onednn_linear, packed
 
@@ -35,7 +35,7 @@ ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 
 
-def supported(transformer: Transformer) -> bool:
+def supported(transformer: Weights) -> bool:
     """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
     config = transformer.config
     if not transformer.is_bert or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
@@ -47,7 +47,7 @@ class Engine:
     """The forward pass of a `supported` transformer, with packed copies of its weights as they are when this
     is made. Products are float32 or bfloat16; sums, residuals and norms are float32."""
 
-    def __init__(self, transformer: Transformer, dtype: torch.dtype) -> None:
+    def __init__(self, transformer: Weights, dtype: torch.dtype) -> None:
         assert supported(transformer) and dtype in (torch.float32, torch.bfloat16)
         self.dtype = dtype
         config, weights = transformer.config, transformer.weights

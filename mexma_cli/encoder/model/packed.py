@@ -14,7 +14,7 @@ from mexma_cli.encoder.model.engine import Engine, supported
 from mexma_cli.encoder.model.families import FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.pooling import pool
-from mexma_cli.encoder.model.transformer import Sentences, Transformer
+from mexma_cli.encoder.model.transformer import Sentences, Weights
 from mexma_cli.numerics.devices import precision_of
 from mexma_cli.numerics.threads import one_thread_each, threads
 
@@ -34,7 +34,7 @@ class TransformerEncoder:
         most: Sentences in a batch, at most; None: a budget of tokens decides.
     """
 
-    transformer: Transformer
+    transformer: Weights
     precision: str
     pooling: Pooling
     modules: Sequence[torch.nn.Module]

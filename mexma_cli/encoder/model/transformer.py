@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.families import ACTIVATIONS, FAMILIES, FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     import torch
+    from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel
 
 Made = TypeVar("Made")
@@ -42,11 +43,20 @@ class Weights:
         settings: What beside the weights decides the vectors, for the fingerprint.
         tasks: Names of what `task` may be: the adapters that the weights have, or a Router's routes.
         task: The one that is computed with; None: no adapter, or the usual route.
+        pools: Whether they give vectors of sentences (`embedding`), and not states that are yet to be pooled.
+        is_bert: Whether they are those of transformers' BERT or RoBERTa, without code of a folder's own.
+        normalised: Whether their own vectors have length 1.
+        library: The model of sentence-transformers that computes with them, modules included, if any does.
     """
 
     settings = ""
     tasks: tuple[str, ...] = ()
     task: str | None = None
+    pools = False
+    is_bert = False
+    normalised = False
+    library: SentenceTransformer | None = None
+    _made: tuple[Any, ...] = (None, None)
 
     @property
     def config(self) -> Any:
@@ -91,6 +101,69 @@ class Weights:
         import torch
 
         return torch.device("cpu")
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
+        """The weights in the same memory, float32; None if they are on a GPU, or of another type."""
+        if (stored := self.stored) is not None:
+            return stored
+        weights = self.weights
+        plain = all(str(one.dtype) == "torch.float32" and one.is_cpu for one in weights.values())
+        return {name: one.detach().numpy() for name, one in weights.items()} if plain else None
+
+    def made(self, kind: Callable[[Any, Any], Made], how: Any) -> Made:
+        """The `Bag` or `Engine` of the weights as they are now: the last one, unless they have changed or
+        something else was asked for."""
+        of = kind, how, self._state()
+        if self._made[0] != of:
+            self._made = of, kind(self, how)
+        return cast(Made, self._made[1])
+
+    def _state(self) -> list[tuple[int, int, bytes]]:
+        """The address, version and a few numbers of each weight, to see later whether it was changed.
+
+        The version is not enough: torch's fused optimisers change a weight without counting it up.
+        """
+        if self.stored is not None:
+            return []  # nobody has had them to change
+        found = []
+        for weight in self.weights.values():
+            some = weight.detach().flatten()[:: max(1, weight.numel() // _LOOKED_AT)]
+            found.append((weight.data_ptr(), weight._version, some.numpy().tobytes()))
+        return found
+
+    @property
+    def computed_by(self) -> str:
+        """The program that computes with them on a processor, in words."""
+        family = FAMILIES.get(self.config.model_type)
+        return "the folder's own code, sentences packed" if family is None else family.runs
+
+    def is_bag(self, pooling: Pooling, tolerance: float = 0.0) -> bool:
+        """Whether sentences' vectors are sums over tokens (`model.bag`), on the processor in float32.
+
+        Args:
+            tolerance: Positions may differ by this share of a token embedding's length.
+        """
+        if pooling not in FIRST_ONLY or not self.is_bert:
+            return False
+        config, arrays = self.config, self.arrays
+        if config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS or arrays is None:
+            return False
+        positions, words = (arrays[f"embeddings.{name}_embeddings.weight"] for name in ("position", "word"))
+        positions = positions[self.first_position :]
+        spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
+        return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
+
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+        """The way to compute vectors with weights that are not pooled afterwards (`pools`).
+
+        Args:
+            prefix: Text before every sentence.
+            max_tokens: Tokens that a sentence is cut to.
+            most: Sentences in a batch, at most; None: the usual number.
+            low: Whether products are computed in bfloat16, on a processor.
+        """
+        raise NotImplementedError
 
 
 @dataclass
@@ -141,8 +214,9 @@ class Transformer(Weights):
     weights from which that model is built on demand."""
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
-        self._source = source
-        self._made: tuple[Any, ...] = (None, None)
+        self._source, kind = source, type(source)
+        known = any(kind.__name__ == family.model and family.is_bert for family in FAMILIES.values())
+        self.is_bert = kind is StoredModel or (known and kind.__module__.startswith("transformers.models."))
         if not isinstance(source, StoredModel):
             self._pack()
 
@@ -181,48 +255,11 @@ class Transformer(Weights):
         return arrays if all(isinstance(one, plain) for one in arrays.values()) and arrays else None
 
     @property
-    def arrays(self) -> Mapping[str, np.ndarray | QuantisedEmbeddings] | None:
-        """The weights in the same memory, float32; None if they are on a GPU, or of another type."""
-        if (stored := self.stored) is not None:
-            return stored
-        weights = self.weights
-        plain = all(str(one.dtype) == "torch.float32" and one.is_cpu for one in weights.values())
-        return {name: one.detach().numpy() for name, one in weights.items()} if plain else None
-
-    def made(self, kind: Callable[[Transformer, Any], Made], how: Any) -> Made:
-        """The `Bag` or `Engine` of the weights as they are now: the last one, unless they have changed or
-        something else was asked for."""
-        of = kind, how, self._state()
-        if self._made[0] != of:
-            self._made = of, kind(self, how)
-        return cast(Made, self._made[1])
-
-    def _state(self) -> list[tuple[int, int, bytes]]:
-        """The address, version and a few numbers of each weight, to see later whether it was changed.
-
-        The version is not enough: torch's fused optimisers change a weight without counting it up.
-        """
-        if self.stored is not None:
-            return []  # nobody has had them to change
-        found = []
-        for weight in self.weights.values():
-            some = weight.detach().flatten()[:: max(1, weight.numel() // _LOOKED_AT)]
-            found.append((weight.data_ptr(), weight._version, some.numpy().tobytes()))
-        return found
-
-    @property
     def vocabulary(self) -> int:
         """Number of token embeddings."""
         if isinstance(self._source, StoredModel):
             return int(self._source.config["vocab_size"])
         return cast("torch.nn.Embedding", self._source.get_input_embeddings()).num_embeddings
-
-    @property
-    def is_bert(self) -> bool:
-        """Whether it computes what transformers' BERT or RoBERTa does, without code of a folder's own."""
-        kind = type(self._source)
-        known = any(kind.__name__ == family.model and family.is_bert for family in FAMILIES.values())
-        return kind is StoredModel or (known and kind.__module__.startswith("transformers.models."))
 
     @property
     def first_position(self) -> int:

@@ -10,10 +10,10 @@ import torch
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.bag import Bag, is_bag
+from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.engine import Engine
 from mexma_cli.encoder.model.packing import pack
-from mexma_cli.encoder.model.transformer import Transformer
+from mexma_cli.encoder.model.transformer import Sentences, Transformer
 from tests.examples import demo_pairs
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -49,11 +49,11 @@ def one_layer(activation: str = "gelu") -> XLMRobertaModel:
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 def test_its_states_are_those_of_the_transformer(activation: str) -> None:
     transformer = Transformer(one_layer(activation))
-    assert is_bag(transformer)
+    assert transformer.is_bag("cls")
     rng = np.random.default_rng(0)
     tokens = [np.array([0, *rng.integers(3, 53, size)]) for size in (0, 1, 2, 7, 30, 2)]
     extra = rng.standard_normal((3, 24)).astype(np.float32)
-    found = Bag(transformer, 0).embed(tokens, extra)
+    ((_, found),) = Bag(transformer, 0).embed(Sentences([], tokens, extra))
     batch = pack(tokens, transformer.first_position, extra)
     expected = Engine(transformer, torch.float32).hidden(batch, first_only=True).numpy()
     np.testing.assert_allclose(found, expected, atol=2e-5)
@@ -64,9 +64,10 @@ def test_which_transformers_are_bags() -> None:
     transformer = Transformer(model)
     with torch.no_grad():
         model.embeddings.position_embeddings.weight[7, 3] += 1e-3
-    assert not is_bag(transformer) and is_bag(transformer, tolerance=0.01)
-    assert not is_bag(Transformer(one_layer("silu")))
-    assert not is_bag(Transformer(one_layer().to(torch.bfloat16)))
+    assert not transformer.is_bag("cls") and transformer.is_bag("cls", tolerance=0.01)
+    assert not Transformer(one_layer()).is_bag("mean")
+    assert not Transformer(one_layer("silu")).is_bag("cls")
+    assert not Transformer(one_layer().to(torch.bfloat16)).is_bag("cls")
 
 
 @pytest.fixture
