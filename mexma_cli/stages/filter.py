@@ -58,9 +58,18 @@ log = logging.getLogger(__name__)
 _BATCH = 2000
 _ALONE = 10
 """Batches before other processes are started: for fewer that would take longer."""
-Columns = tuple[list[str], list[str], list[float], list[float]]
-"""Sources, targets, scores and probabilities of N pairs; nan where there is none."""
-Batch = tuple[list[str | Pair], Columns]
+
+
+class PairColumns(NamedTuple):
+    """N pairs; nan where there is no score or probability."""
+
+    sources: list[str]
+    targets: list[str]
+    scores: list[float]
+    probabilities: list[float]
+
+
+Batch = tuple[list[str | Pair], PairColumns]
 """Pairs as they were read, or their lines."""
 
 
@@ -262,30 +271,30 @@ def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
             [getattr(pair, name, np.nan) for _, pair in batch] for name in ("score", "probability")
         )
         records = [pair if line is None or not as_read else line for line, pair in batch]
-        yield records, (sources, targets, scores, probabilities)
+        yield records, PairColumns(sources, targets, scores, probabilities)
 
 
 _ADDED = "`mexma score` adds scores; a column of others is called score, or as by LASER laser_score"
 _NEEDS = {
-    "low-score": ("scores", -2, _ADDED),
-    "high-score": ("scores", -2, _ADDED),
+    "low-score": ("scores", _ADDED),
+    "high-score": ("scores", _ADDED),
     "probability": (
         "probabilities",
-        -1,
         "`mexma score --probability` adds it; where the score itself is one: --on low-score=0.5",
     ),
 }
-"""Rule -> the values that it reads, their place in `Columns`, and what adds them."""
+"""Rule -> the column of `PairColumns` that it reads, and what adds it."""
 
 
 def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[Batch]:
     """The batches; refused if the pairs of the first have no value that a rule reads. Where no score is above
     1, a limit that only margins reach gives a warning."""
-    values, column, hint = _NEEDS[rule]
+    column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
-        if not place and np.isnan(batch[1][column]).all():
-            raise MexmaError(f"the rule {rule} reads a column of {values}, and these pairs have none", hint)
-        if not place and rule == "low-score" and limit > 1 >= np.nanmax(batch[1][column]):
+        values = getattr(batch[1], column)
+        if not place and np.isnan(values).all():
+            raise MexmaError(f"the rule {rule} reads a column of {column}, and these pairs have none", hint)
+        if not place and rule == "low-score" and limit > 1 >= np.nanmax(values):
             log.warning(
                 "threshold %g is of margins, and these pairs look as if they were scored by probability: "
                 "name one, such as --on low-score=0.5",

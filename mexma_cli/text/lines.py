@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import xxhash
 
@@ -258,14 +258,18 @@ def read_latin_lines(path: Path) -> Iterator[str]:
     yield from (line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
 
 
-def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int, bool]:
-    """Estimate lines and bytes of a file's text from its beginning, `limit` bytes of text; for a compressed
-    one to about a tenth. A file that is missing, a folder, or damaged is refused.
+class TextSize(NamedTuple):
+    """Lines and uncompressed bytes of a text, `counted` or else estimated."""
 
-    Returns:
-        Lines, uncompressed bytes, and whether they were counted, as in a file that has no more, and not
-            estimated.
-    """
+    lines: int
+    size: int
+    counted: bool
+
+
+def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> TextSize:
+    """Estimate the size of a file's text from its beginning, `limit` bytes of text, which are counted in a
+    file that has no more; for a compressed one to about a tenth. A file that is missing, a folder, or damaged
+    is refused."""
     where = str(path)
     lines = size = position = 0  # position: bytes of the file that were read for `size` bytes of text
     last = b""
@@ -273,11 +277,11 @@ def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int,
         for piece in _unpacked_pieces(file, where):
             if size >= limit:
                 share = position / _size(path)
-                return round(lines / share), round(size / share), False
+                return TextSize(round(lines / share), round(size / share), False)
             lines += piece.count(b"\n") or piece.count(b"\r")
             size, last = size + len(piece), piece[-1:]
             position = file.tell()
-    return lines + (last not in (b"", b"\n", b"\r")), size, True
+    return TextSize(lines + (last not in (b"", b"\n", b"\r")), size, True)
 
 
 def _size(path: Path | Member) -> int:

@@ -24,7 +24,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.probable import check_memory_for, pair_probabilities, probable_pairs, with_score
-from mexma_cli.stages.mine.texts import Known, PairTexts, known_in
+from mexma_cli.stages.mine.texts import LookUp, PairTexts, ranks_in
 from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.journal import FileJournal
@@ -184,10 +184,10 @@ def mine(
         with clock("matching"):
             matching = settings.margin, settings.retrieval, settings.least
             found = match(sides, *matching, one_text=one_text)
-    known = None
+    ranks = None
     if with_ids:
-        known = known_in(sides[0], twins), known_in(sides[1], twins and twins[::-1])
-    chosen, texts, dropped = _filtered(found, stores, settings, known, clock)
+        ranks = ranks_in(sides[0], twins), ranks_in(sides[1], twins and twins[::-1])
+    chosen, texts, dropped = _filtered(found, stores, settings, ranks, clock)
     estimated = None
     if settings.finds and len(chosen):
         with clock("threshold"):
@@ -216,7 +216,7 @@ def _estimated(
     settings: MineSettings,
 ) -> Estimated:
     """The threshold that the settings want; refused where none has the precision. `twins` are those of
-    `known_in`."""
+    `ranks_in`."""
     if settings.score == "probability":
         model = PairPrecision(pairs.scores, pairs.scores)
     else:
@@ -229,11 +229,11 @@ def _filtered(
     found: Candidates,
     stores: StorePair,
     settings: MineSettings,
-    known: tuple[Known, Known] | None,
+    ranks: tuple[LookUp, LookUp] | None,
     clock: Clock,
 ) -> tuple[Candidates, PairTexts, Counter[str]]:
     """The pairs (best first) that pass the filters, their text, and the number of dropped pairs by reason;
-    `known` looks up ranks and neighbourhoods, if they are wanted with the text."""
+    `ranks` looks up ranks and means, if they are wanted with the text."""
     dropped = Counter({"threshold": found.below})
     with clock("filtering"):
         if settings.max_score is not None:
@@ -242,7 +242,7 @@ def _filtered(
         if settings.top is not None and not (settings.drop_copies or settings.finds):
             found = _keep_counting(found, slice(settings.top), dropped, "top")  # before their texts are read
     with clock("texts"):
-        texts = PairTexts.join(found, stores, known)
+        texts = PairTexts.join(found, stores, ranks)
     if settings.drop_copies:
         with clock("filtering"):
             found, texts = _without_copies(found, texts, dropped)

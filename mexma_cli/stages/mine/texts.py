@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,27 +61,33 @@ _ROW = np.dtype([("row", "<i8"), ("other", "<i8"), ("place", "<i8")])
 _RECORD = np.dtype([("place", "<i8"), ("size", "<i4"), ("rank", "<i4"), ("mean", "<f4")])
 
 
-Known = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From rows of one side, ascending, and rows of the other, int64 [n] each, to the rank of the latter among
-the neighbours of the former (1 = nearest, 0 = not among them) and the mean cosines of these, [n] each."""
+class Ranks(NamedTuple):
+    """Ranks of rows of one side among the neighbours of rows of the other, int64 [n] (1 = nearest, 0 = not
+    among them), and the mean cosines of these neighbours, float32 [n]."""
+
+    rank: np.ndarray
+    mean: np.ndarray
 
 
-def known_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -> Known:
-    """Ranks and means of pairs from neighbours; with `twins` those of the rows that stand for theirs."""
+LookUp = Callable[[np.ndarray, np.ndarray], Ranks]
+"""From rows of one side, ascending, and rows of the other, int64 [n] each, to the ranks of the latter."""
 
-    def look_up(rows: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+
+def ranks_in(lists: Lists, twins: tuple[np.ndarray, np.ndarray] | None = None) -> LookUp:
+    """Look up the ranks of pairs in neighbours; with `twins` those of the rows that stand for theirs."""
+
+    def look_up(rows: np.ndarray, others: np.ndarray) -> Ranks:
         if twins is not None:
             rows, others = twins[0][rows], twins[1][others]
         cosines, ids = lists.at(rows)
-        return rank_of(ids, others), mean_of(cosines, ids)
+        return Ranks(rank_of(ids, others), mean_of(cosines, ids))
 
     return look_up
 
 
 @dataclass(frozen=True)
 class SideTexts:
-    """One side of n pairs: the sentences, and ranks int64 [n] and means float32 [n] as `Known` has them,
-    0 where they were not asked for."""
+    """One side of n pairs: the sentences, and rank and mean as in `Ranks`, 0 if they were not asked for."""
 
     sentences: list[str]
     rank: np.ndarray
@@ -96,12 +103,12 @@ class PairTexts:
 
     @classmethod
     def join(
-        cls, pairs: Candidates, stores: StorePair, known: tuple[Known, Known] | None = None
+        cls, pairs: Candidates, stores: StorePair, ranks: tuple[LookUp, LookUp] | None = None
     ) -> PairTexts:
-        """Look up the sentences of pairs and, with `known`, ranks and neighbourhoods."""
+        """Look up the sentences of pairs and, with `ranks`, ranks and means."""
         rows, sides = (pairs.source, pairs.target), []
         for side, store in enumerate(stores):
-            look_up = known and known[side]
+            look_up = ranks and ranks[side]
             sides.append(JoinedSide(rows[side], rows[1 - side], store.sentences(), look_up))
         return cls((sides[0], sides[1]))
 
@@ -116,14 +123,14 @@ class PairTexts:
 
 class JoinedSide:
     """One side of pairs, from its rows, int64 [n], of which one may be in several, and the rows of the other
-    side, with ranks and means, if they are `known`. Takes little memory, however many there are: rows are
+    side, with ranks and means, if there is a `look_up`. Takes little memory, however many there are: rows are
     sorted on disk, the text is read once, in order, and its lines go into buckets of pairs that follow one
     another."""
 
     def __init__(
-        self, rows: np.ndarray, others: np.ndarray, sentences: Iterator[str], known: Known | None = None
+        self, rows: np.ndarray, others: np.ndarray, sentences: Iterator[str], look_up: LookUp | None = None
     ) -> None:
-        self._known = known
+        self._look_up = look_up
         self._step = max(_PLACES, -(-len(rows) // _BUCKETS))
         buckets = -(-len(rows) // self._step)
         self._records = [Spool(_RECORD) for _ in range(buckets)]
@@ -181,8 +188,8 @@ class JoinedSide:
             [lines[row].encode("utf-8") for row in (chosen["row"] - first).tolist()],
         )
         records["place"], records["size"] = chosen["place"], list(map(len, texts))
-        if self._known is not None:
-            records["rank"], records["mean"] = self._known(chosen["row"], chosen["other"])
+        if self._look_up is not None:
+            records["rank"], records["mean"] = self._look_up(chosen["row"], chosen["other"])
         borders = np.searchsorted(numbers[order], np.arange(len(self._records) + 1)).tolist()
         for number, (start, stop) in enumerate(pairwise(borders)):
             if start < stop:

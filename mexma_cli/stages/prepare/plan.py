@@ -11,7 +11,7 @@ from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import Quota
 from mexma_cli.stages.prepare.prepare import chains_of, excluded_files
 from mexma_cli.stages.prepare.selection import BYTES_PER_PAIR
-from mexma_cli.text.lines import estimate_lines
+from mexma_cli.text.lines import TextSize, estimate_lines
 
 BYTES_PER_TOKEN = 4
 """Bytes of UTF-8 text; tokens of XLM-R are longer in most languages, so that estimates are too high."""
@@ -58,12 +58,12 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}
-    looks: dict[Path, tuple[int, int, bool]] = {}
+    looks: dict[Path, TextSize] = {}
     for chain in chains_of(data, bitexts):
         for bitext in chain:
             on_progress(len(looks), len(bitexts), bitext.label)
             looks[bitext.path] = _look(bitext)
-        quota = Quota.of(data, chain, lambda bitext, most: looks[bitext.path][0])
+        quota = Quota.of(data, chain, lambda bitext, most: looks[bitext.path].lines)
         for bitext in chain:
             found = _planned(bitext, looks[bitext.path], quota.limit(bitext), data.negatives)
             planned[str(bitext.path)] = found
@@ -74,7 +74,7 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
 
 
-def _planned(bitext: Bitext, look: tuple[int, int, bool], limit: int | None, negatives: int) -> PlannedCorpus:
+def _planned(bitext: Bitext, look: TextSize, limit: int | None, negatives: int) -> PlannedCorpus:
     """A corpus, of whose files `_look` said something."""
     pairs, size, counted = look
     used = pairs if limit is None else min(pairs, limit)
@@ -85,12 +85,12 @@ def _planned(bitext: Bitext, look: tuple[int, int, bool], limit: int | None, neg
     return PlannedCorpus(*of, files, pairs, counted, used, disk, bitext.looked)
 
 
-def _look(bitext: Bitext) -> tuple[int, int, bool]:
+def _look(bitext: Bitext) -> TextSize:
     """A corpus's pairs and their bytes of text, and whether the pairs were counted."""
     pairs, size, counted = 0, 0, True
     for part in bitext.parts:
         found = [estimate_lines(file) for file in part.files]
-        pairs += found[0][0]
-        size += sum(text for _, text, _ in found)
-        counted &= found[0][2]
-    return pairs, size, counted
+        pairs += found[0].lines
+        size += sum(text.size for text in found)
+        counted &= found[0].counted
+    return TextSize(pairs, size, counted)

@@ -166,7 +166,7 @@ class Inputs:
         for path in self.files:
             if str(path) == "-" or not path.is_file():
                 return 0
-            total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_lines(path)[1]
+            total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_lines(path).size
         return total
 
 

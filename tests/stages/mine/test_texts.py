@@ -11,7 +11,7 @@ from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import margin, means
 from mexma_cli.mining.match import match
 from mexma_cli.stages.mine import texts
-from mexma_cli.stages.mine.texts import JoinedSide, KeptTexts, known_in
+from mexma_cli.stages.mine.texts import JoinedSide, KeptTexts, Ranks, ranks_in
 from tests.full_disk import full_temporary_disk
 from tests.mining.test_match import pairs_of
 
@@ -35,14 +35,14 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
     rows = np.array(data.draw(st.lists(st.integers(0, len(lines) - 1))), dtype=np.int64)
     others = np.arange(len(rows))[::-1]
 
-    def known(own: np.ndarray, their: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def look_up(own: np.ndarray, their: np.ndarray) -> Ranks:
         assert (np.diff(own) >= 0).all()
-        return own + their, 0.5 * own
+        return Ranks(own + their, 0.5 * own)
 
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(("_LINES", "_PLACES", "_BUCKETS"), sizes, strict=True):
             patch.setattr(texts, name, size)
-        side = JoinedSide(rows, others, iter(lines), known)
+        side = JoinedSide(rows, others, iter(lines), look_up)
     for places in (np.arange(len(rows)), np.arange(len(rows))[::-2]):
         taken = side.take(places)
         assert taken.sentences == [lines[row] for row in rows[places]]
@@ -65,8 +65,8 @@ def test_ranks_are_from_one_and_means_are_of_both_sides() -> None:
     found = match(neighbours, "ratio", "all")
     forward, backward = means(neighbours)
     lists = sides_of(neighbours)
-    source_rank, source_mean = known_in(lists[0])(found.source, found.target)
-    target_rank, target_mean = known_in(lists[1])(found.target, found.source)
+    source_rank, source_mean = ranks_in(lists[0])(found.source, found.target)
+    target_rank, target_mean = ranks_in(lists[1])(found.target, found.source)
     for place, (i, j) in enumerate(pairs_of(found)):
         for rank, ids, wanted in (
             (source_rank[place], neighbours.forward_ids[i].tolist(), j),
