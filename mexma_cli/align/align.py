@@ -296,7 +296,7 @@ def _band(n: int, m: int, halved: Callable[[], tuple[_Document, _Document]]) -> 
         low = np.maximum(path[np.maximum(first, 0), 1] - _RADIUS, 0)
         high = np.minimum(path[np.minimum(last, len(path) - 1), 1] + _RADIUS, m)
     widths = high - low + 1
-    return low, high, np.cumsum(widths) - widths
+    return Band(low, high, np.cumsum(widths) - widths)
 
 
 def _norms(vectors: np.ndarray) -> np.ndarray:

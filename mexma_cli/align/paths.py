@@ -24,8 +24,14 @@ _SHORT = 4.0  # characters of a sentence that is worth all of SENTENCE; of fewer
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
 _ALONE = 1 << 18  # multiplications in a product of matrices for which the library wakes no threads
 _TALL = 8  # rows of such a product
-Band = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
+
+
+class Band(NamedTuple):
+    """First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
+
+    low: np.ndarray
+    high: np.ndarray
+    cells: np.ndarray
 
 
 def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
@@ -101,16 +107,16 @@ def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
     sizes = _sizes(len(x.scales)).tolist()
     from_end = np.arange(len(sizes), 0, -1, dtype=np.uint16)
     # The first of the best steps: argmax would copy each cell's values to stand together.
-    parts = [
+    steps = [
         (rows.first, ((rows.by_step == rows.best[:, None]) * from_end[:, None]).max(axis=1))
         for rows in _rows(x, y, band)
     ]
-    cells = [(len(band[0]) - 1, int(band[1][-1]))]
+    cells = [(len(band.low) - 1, int(band.high[-1]))]
     while cells[-1] != (0, 0):
         i, j = cells[-1]
-        while parts[-1][0][0] > i:
-            parts.pop()
-        (top, start), left = parts[-1]
+        while steps[-1][0][0] > i:
+            steps.pop()
+        (top, start), left = steps[-1]
         a, b = sizes[-int(left[i - top, j - start])]
         cells.append((i - a, j - b))
     return np.array(cells[::-1], np.int64)
@@ -122,8 +128,8 @@ def steps_near_best(x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> n
     Returns:
         int64 [E, 4], row and column of the cells at which they begin and end, ascending.
     """
-    last, width = _LastSteps(x, y, band, doubt), int(band[1][-1]) + 1
-    cells = [1 - len(band[0]) * width]  # minus their numbers, so that those behind come first
+    last, width = _LastSteps(x, y, band, doubt), int(band.high[-1]) + 1
+    cells = [1 - len(band.low) * width]  # minus their numbers, so that those behind come first
     lost = {cells[0]: 0.0}  # by the best path through a cell
     found: list[tuple[int, int, int, int]] = []
     while cells:
@@ -140,6 +146,17 @@ def steps_near_best(x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> n
     return np.array(sorted(found), np.int64).reshape(-1, 4)
 
 
+class _RowSteps(NamedTuple):
+    """Some rows of cells in a rectangle: its first cell and width; where the steps to each cell end among
+    `kinds`, the steps by number; and by how much each is worse than the best one."""
+
+    first: tuple[int, int]
+    width: int
+    ends: np.ndarray
+    kinds: np.ndarray
+    less: np.ndarray
+
+
 class _LastSteps:
     """The steps with which paths to a cell end that are worse than the best one by no more than `doubt`.
 
@@ -148,7 +165,7 @@ class _LastSteps:
 
     def __init__(self, x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> None:
         self._sizes = list(map(tuple, _sizes(len(x.scales)).tolist()))
-        self._parts: list[tuple[tuple[int, int], int, np.ndarray, np.ndarray, np.ndarray]] = []
+        self._rows: list[_RowSteps] = []
         for rows in _rows(x, y, band):
             _, kinds, width = rows.by_step.shape
             least = np.where(rows.best > -np.inf, rows.best - doubt, np.inf)
@@ -157,13 +174,13 @@ class _LastSteps:
             i, j = np.divmod(cells, width)
             less = (rows.best[i, j] - rows.by_step[i, steps, j]).astype(np.float32)
             ends = np.bincount(cells + 1, minlength=least.size + 1).cumsum().astype(np.int32)
-            self._parts.append((rows.first, width, ends, steps.astype(np.uint16), less))
+            self._rows.append(_RowSteps(rows.first, width, ends, steps.astype(np.uint16), less))
 
     def to(self, i: int, j: int) -> list[tuple[tuple[int, int], float]]:
         """Sentences of both sides of each such step to a cell, and how much worse its path is."""
-        while self._parts[-1][0][0] > i:
-            self._parts.pop()
-        (top, start), width, ends, steps, less = self._parts[-1]
+        while self._rows[-1].first[0] > i:
+            self._rows.pop()
+        (top, start), width, ends, steps, less = self._rows[-1]
         place = (i - top) * width + j - start
         own = slice(*ends[place : place + 2].tolist())
         return list(zip(map(self._sizes.__getitem__, steps[own].tolist()), less[own].tolist(), strict=True))
@@ -199,7 +216,7 @@ def _sizes(most: int) -> np.ndarray:
 
 def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
     """Find the best paths to all cells, some rows after the other."""
-    low, high, _ = band
+    low, high = band.low, band.high
     most, top = len(x.scales), 0
     known, corner = np.full((most, most), -np.inf), 0
     taken, sums = slice(0), y.sums[:0]

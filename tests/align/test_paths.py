@@ -34,7 +34,7 @@ def narrow(random: np.random.Generator, n: int, m: int) -> Band:
     low[0] = 0
     high = np.append(low[1:], m)
     high = np.maximum.accumulate(np.maximum(high, np.minimum(low + random.integers(0, 3, n + 1), m)))
-    return low, high, np.cumsum(high - low + 1) - (high - low + 1)
+    return Band(low, high, np.cumsum(high - low + 1) - (high - low + 1))
 
 
 def all_steps(x: RunsBefore, y: RunsBefore, band: Band) -> dict[Step, float]:
@@ -69,7 +69,7 @@ def test_paths_are_the_best(n: int, m: int, most: int, whole: bool, at_once: int
     random = np.random.default_rng(seed)
     x, y = runs(random, n, most), runs(random, m, most)
     rows = np.arange(n + 1)
-    band = (rows * 0, rows * 0 + m, rows * (m + 1)) if whole else narrow(random, n, m)
+    band = Band(rows * 0, rows * 0 + m, rows * (m + 1)) if whole else narrow(random, n, m)
     steps = all_steps(x, y, band)
     before, after = {(0, 0): 0.0}, {(n, m): 0.0}
     for k, c, i, j in sorted(steps, key=lambda step: step[2:]):
