@@ -203,6 +203,8 @@ class TokenisedPairsWriter:
         self.path = Path(path)
         if not (self.path.is_dir() and not any(self.path.iterdir())):
             TokenisedPairs.check_replaceable(self.path, overwrite=True)
+            if self.path.exists() and not (self.path / files.MANIFEST).exists():  # whose files are they?
+                raise MexmaError(f"{self.path} has files, and no {files.MANIFEST}", "move it away")
         self._unfinished = files.in_work(self.path)
         self._extra = dict(extra or {})
         self._side = ExtraSentences(vocabulary=vocabulary)

@@ -87,6 +87,10 @@ def test_a_store_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
     make(tmp_path / "s", [([1], [2])])
     assert make(tmp_path / "s", [([3], [4]), ([5], [6])]).pair(1)[1].tolist() == [6]
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named" / "source.ids.npy").write_text("like a file of a store")
+    with pytest.raises(MexmaError, match=r"named has files, and no manifest\.json"):
+        make(tmp_path / "named", [([1], [2])])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.txt").write_text("work")
     with pytest.raises(MexmaError, match="is no store of prepared pairs"):
