@@ -54,9 +54,10 @@ def fetch(name: str, trust_remote_code: bool = False) -> Path:
     Without a revision in the name the main branch is taken; with `trust_remote_code` Python files are
     downloaded, too, of a commit alone.
 
-    Only the files that an encoder needs are downloaded: weights in one format, settings and the tokeniser.
-    HF_HUB_OFFLINE is respected. Refused: an unknown repository or revision, and a hub that cannot be reached
-    where the cache is not complete.
+    Only the files that an encoder needs are downloaded, by name: patterns of `snapshot_download` cannot say
+    "pickled weights where there are no others". The cache is asked for `SETTINGS`: without a hub,
+    `snapshot_download` returns what another program cached, with or without them. HF_HUB_OFFLINE counts.
+    Refused: an unknown repository or revision, and an unreachable hub where the cache is not complete.
     """
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError

@@ -37,7 +37,7 @@ def quieten_transformers() -> None:
 
 
 class Weights:
-    """The weights of an encoder: a `Transformer`, a `static.Table` or a `library.LibraryModel`.
+    """The weights of an encoder: a `Transformer`, a `bag.Table` or a `library.LibraryModel`.
 
     Attributes:
         settings: What beside the weights decides the vectors, for the fingerprint.
