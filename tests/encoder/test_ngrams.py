@@ -227,7 +227,7 @@ def test_the_model_itself_gives_the_same(
         )
         with monkeypatch.context() as patch:
             patch.setattr(Transformer, "is_bag", lambda *_: False)
-            patch.setattr("mexma_cli.encoder.model.packed.supported", lambda transformer: False)
+            patch.setattr(Transformer, "fits_engine", False)
             np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
 
 

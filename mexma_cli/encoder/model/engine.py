@@ -35,20 +35,12 @@ ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 
 
-def supported(transformer: Weights) -> bool:
-    """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
-    config = transformer.config
-    if not transformer.is_bert or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
-        return False
-    return transformer.arrays is not None
-
-
 class Engine:
-    """The forward pass of a `supported` transformer, with packed copies of its weights as they are when this
+    """The forward pass of weights that fit (`fits_engine`), with packed copies of them as they are when this
     is made. Products are float32 or bfloat16; sums, residuals and norms are float32."""
 
     def __init__(self, transformer: Weights, dtype: torch.dtype) -> None:
-        assert supported(transformer) and dtype in (torch.float32, torch.bfloat16)
+        assert transformer.fits_engine and dtype in (torch.float32, torch.bfloat16)
         self.dtype = dtype
         config, weights = transformer.config, transformer.weights
         self._eps = float(config.layer_norm_eps)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.model.attention import Backend, run_packed
-from mexma_cli.encoder.model.engine import Engine, supported
+from mexma_cli.encoder.model.engine import Engine
 from mexma_cli.encoder.model.families import FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.pooling import pool
@@ -44,7 +44,7 @@ class TransformerEncoder:
     def __post_init__(self) -> None:
         self.on_cpu = self.transformer.device.type == "cpu"
         self._engine: Engine | None = None
-        if self.precision != "float16" and supported(self.transformer):
+        if self.precision != "float16" and self.transformer.fits_engine:
             self._engine = self.transformer.made(Engine, precision_of(self.precision))
         else:
             self.transformer.model.eval()

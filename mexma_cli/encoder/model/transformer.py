@@ -138,17 +138,23 @@ class Weights:
         family = FAMILIES.get(self.config.model_type)
         return "the folder's own code, sentences packed" if family is None else family.runs
 
+    @property
+    def fits_engine(self) -> bool:
+        """Whether an `Engine` can be made of them: BERT's family, on the processor, in float32."""
+        if not self.is_bert or self.config.hidden_act not in ACTIVATIONS or self.config.num_hidden_layers < 1:
+            return False
+        return self.arrays is not None
+
     def is_bag(self, pooling: Pooling, tolerance: float = 0.0) -> bool:
         """Whether sentences' vectors are sums over tokens (`model.bag`), on the processor in float32.
 
         Args:
             tolerance: Positions may differ by this share of a token embedding's length.
         """
-        if pooling not in FIRST_ONLY or not self.is_bert:
+        if pooling not in FIRST_ONLY or not self.fits_engine or self.config.num_hidden_layers != 1:
             return False
-        config, arrays = self.config, self.arrays
-        if config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS or arrays is None:
-            return False
+        arrays = self.arrays
+        assert arrays is not None
         positions, words = (arrays[f"embeddings.{name}_embeddings.weight"] for name in ("position", "word"))
         positions = positions[self.first_position :]
         spread = float(np.linalg.norm(positions - positions[0], axis=1).max())

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel, PreTrainedModel, RobertaConfig, 
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model import engine as engine_module
-from mexma_cli.encoder.model.engine import Engine, supported
+from mexma_cli.encoder.model.engine import Engine
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import Transformer, first_position
 from mexma_cli.numerics.torch_private import computes_bf16
@@ -86,11 +86,11 @@ def test_what_it_does_not_compute() -> None:
     class Own(BertModel):
         pass
 
-    assert supported(Transformer(model_of(BertModel, BertConfig)))
-    assert not supported(Transformer(model_of(BertModel, BertConfig, hidden_act="silu")))
-    assert not supported(Transformer(model_of(BertModel, BertConfig, num_hidden_layers=0)))
-    assert not supported(Transformer(model_of(BertModel, BertConfig).half()))
-    assert not supported(Transformer(model_of(Own, BertConfig)))
+    assert Transformer(model_of(BertModel, BertConfig)).fits_engine
+    assert not Transformer(model_of(BertModel, BertConfig, hidden_act="silu")).fits_engine
+    assert not Transformer(model_of(BertModel, BertConfig, num_hidden_layers=0)).fits_engine
+    assert not Transformer(model_of(BertModel, BertConfig).half()).fits_engine
+    assert not Transformer(model_of(Own, BertConfig)).fits_engine
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
