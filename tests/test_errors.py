@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from mexma_cli.errors import MexmaError, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of, visible
 from mexma_cli.files import checksum_file, read_json
+from mexma_cli.text import writing
 
 
 def raised(function: object, *arguments: object) -> BaseException:
@@ -75,6 +77,22 @@ def test_a_failing_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: p
     assert lines_of(raised(checksum_file, path))[0] == f"error: {path}: Input/output error"
     monkeypatch.setattr(Path, "read_bytes", lambda path: Broken().update(b""))
     assert lines_of(raised(read_json, path))[0] == f"error: {path}: Input/output error"
+
+
+def test_a_disk_that_fails_at_the_end_of_a_compressed_file_is_reported_with_it(tmp_path: Path) -> None:
+    """The library's file is closed by then, and has no name any more."""
+
+    class Failing(io.BytesIO):
+        name = str(tmp_path / "a.txt.zst")
+
+        def write(self, _: object) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def written() -> None:
+        with writing._compressed(Failing(), tmp_path / "a.txt.zst") as out:
+            out.write(b"a")
+
+    assert lines_of(raised(written))[0] == f"error: {Failing.name}: Input/output error"
 
 
 def test_a_full_stdout_is_not_blamed_on_the_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
