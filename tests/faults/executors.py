@@ -129,6 +129,7 @@ def _ray() -> ModuleType:
         cancel=lambda task, force: None,
         kill=lambda actor: None,
         cluster_resources=lambda: {"CPU": 2, "GPU": 1},
+        nodes=lambda: [{"Alive": True, "Resources": {"CPU": 2, "GPU": 1}}],
         exceptions=SimpleNamespace(RayError=ConnectionError),
     )
     return ray

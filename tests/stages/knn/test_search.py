@@ -193,16 +193,14 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
 def test_a_container_that_is_too_small_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(
-        "mexma_cli.stages.knn.search.memory_limit", lambda: 8_000_000_000
-    )  # the tests before may hold 1
+    monkeypatch.setattr("mexma_cli.stages.knn.search.memory_limit", lambda: 20_000_000_000)
     check_memory(SearchSettings(), 3_000, 3_000, 320, 4)
-    check_memory(SearchSettings(), 40_000_000, 40_000_000, 320, 4)  # whose pairs are sorted on disk
+    check_memory(SearchSettings(), 80_000_000, 80_000_000, 320, 4)  # whose pairs are sorted on disk
     assert not caplog.text
-    check_memory(SearchSettings(), 100_000_000, 100_000_000, 320, 4)
-    said = "this container may hold 8.0 GB: --memory 7.2G stays within"
+    check_memory(SearchSettings(), 400_000_000, 400_000_000, 320, 4)
+    said = "this container may hold 20.0 GB: --memory 18G stays within"
     assert said in caplog.text
-    for memory, told in ((9 << 30, True), (4 << 30, False)):
+    for memory, told in ((21 << 30, True), (4 << 30, False)):
         caplog.clear()
         check_memory(SearchSettings(memory=memory), 1000, 1000, 8, 4)
         assert (said in caplog.text) == told
