@@ -357,6 +357,7 @@ def score(
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
+    output: Name | None = None,
     **settings: Unpack[JudgingKeywords],
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
@@ -369,6 +370,7 @@ def score(
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         probability: Find the probability of each line, too (`probabilities`); not with a background.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
+        output: A file for the lines with their scores, which `filter` reads: .tsv, .csv or .jsonl.
         settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in
             sentences, and `classifier` and `plugin`, files.
 
@@ -387,10 +389,13 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
+    from mexma_cli.formats.bitext import format_of
+    from mexma_cli.formats.csv import ROWS
     from mexma_cli.settings.stages import JudgingSettings
     from mexma_cli.stages.embed.inputs import language_of
-    from mexma_cli.stages.score import open_bitext
+    from mexma_cli.stages.score import open_bitext, scored_lines
     from mexma_cli.stages.score import score as score_stores
+    from mexma_cli.text.writing import write_chunks
 
     wanted = JudgingSettings.of(settings)
     if probability and background:
@@ -403,7 +408,11 @@ def score(
         around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
-        return score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
+        scored = score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
+        if output is not None:
+            kind = format_of(_path(output), ROWS)
+            write_chunks([_path(output)], scored_lines(stores[0], stores[1], scored, kind=kind))
+        return scored
 
 
 def search(
@@ -646,12 +655,14 @@ def evaluate(
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.embedder import Embedder
     from mexma_cli.evaluation.xsim import evaluate as measure
-    from mexma_cli.settings.stages import ScoreSettings
+    from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 
     wanted = ScoreSettings.of(settings)
     codes = languages if languages is None or isinstance(languages, str) else ",".join(languages)
     data = read_texts(Path(folder), split, codes, target)
-    return measure(data, Embedder(_loaded(encoder)), wanted)
+    choice = _choice(encoder)
+    loaded = _loaded(choice.to_measure() if isinstance(choice, EncoderChoice) else choice)
+    return measure(data, Embedder(loaded), wanted)
 
 
 def train(
@@ -736,9 +747,11 @@ def _choice(encoder: str | Path | SentenceEncoder | None) -> EncoderChoice | Sen
     return named
 
 
-def _loaded(encoder: str | Path | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
+def _loaded(
+    encoder: str | Path | SentenceEncoder | EncoderChoice | None, normalised: bool = True
+) -> SentenceEncoder:
     from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.embed.inputs import load_encoder
 
-    choice = _choice(encoder)
+    choice = encoder if isinstance(encoder, EncoderChoice) else _choice(encoder)
     return load_encoder(choice, normalised) if isinstance(choice, EncoderChoice) else choice

@@ -28,6 +28,7 @@ from mexma_cli.settings.stages import (
     ScoreSettings,
     SplitSettings,
 )
+from tests.examples import demo_pairs
 
 ROOT = Path(__file__).parent.parent
 
@@ -172,6 +173,34 @@ def test_hits_say_where_they_are(folder: Path, tmp_path: Path) -> None:
             mexma_cli.search(store, **given)  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match="the query is empty"):
         mexma_cli.search(store, query=" ")
+
+
+@pytest.fixture
+def aligned(tmp_path: Path) -> Path:
+    """A folder with spa.txt and eng.txt, line by line translations."""
+    sides = zip(*(pair.split("\t") for pair in demo_pairs(20)), strict=True)
+    (tmp_path / "set").mkdir()
+    for name, lines in zip(("spa.txt", "eng.txt"), sides, strict=True):
+        (tmp_path / "set" / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "set"
+
+
+def test_scored_lines_are_written_and_filtered(aligned: Path) -> None:
+    scored, kept = aligned / "scored.tsv", aligned / "kept.tsv"
+    scores = mexma_cli.score(
+        aligned / "spa.txt", aligned / "eng.txt", probability=True, output=str(scored)
+    ).scores
+    rows = [line.split("\t") for line in scored.read_text("utf-8").splitlines()]
+    assert [float(row[0]) for row in rows] == pytest.approx(scores.tolist())
+    found = mexma_cli.filter(scored, kept, off=["all"], on=["probability=0.5"])
+    assert found.read == 20 and found.kept > 10
+
+
+def test_figures_are_those_of_the_command(aligned: Path) -> None:
+    found = mexma_cli.evaluate(aligned)
+    assert found.encoder["precision"] == "float32"
+    found.write(str(aligned / "xsim.json"))
+    assert json.loads((aligned / "xsim.json").read_text())["scores"] == found.scores
 
 
 def test_an_encoding_is_stated_for_one_call(tmp_path: Path) -> None:

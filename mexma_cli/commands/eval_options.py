@@ -149,9 +149,7 @@ def evaluation(
                 if getattr(encoder, name) is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} is {reason}")
             prepare_output(output)
-            usual = {"dtype": "fp32", "max_tokens": "encoder"}  # as the figures that one compares with
-            chosen = encoder.but(**{k: v for k, v in usual.items() if k not in encoder.model_fields_set})
-            result = replace(function(session=Session(chosen, cache), **options), made=_made())
+            result = replace(function(session=Session(encoder.to_measure(), cache), **options), made=_made())
             if output is not None:
                 result.write(output)
             lines = [json.dumps(result.to_json(), ensure_ascii=False)] if as_json else text_lines(result)

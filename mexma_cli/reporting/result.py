@@ -69,9 +69,9 @@ class Result:
             raise MexmaError(f"{path} is no result of `mexma eval`: one of its `rows` is empty")
         return result
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write the result to a file, whole, as JSON."""
-        write_json_atomic(path, self.to_json())
+        write_json_atomic(Path(path), self.to_json())
 
 
 def describe(encoder: SentenceEncoder) -> dict[str, Any]:

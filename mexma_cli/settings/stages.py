@@ -74,6 +74,12 @@ class EncoderChoice(Section):
         """`dtype` as `SentenceEncoder` has it: `bfloat16` for `bf16`."""
         return SHORT_NAMES.get(self.dtype, self.dtype)
 
+    def to_measure(self) -> EncoderChoice:
+        """In float32, and with as many tokens as the encoder takes, where nothing else is set: as the figures
+        that one compares with."""
+        usual = {"dtype": "fp32", "max_tokens": "encoder"}
+        return self.but(**{key: value for key, value in usual.items() if key not in self.model_fields_set})
+
 
 StoreType = Literal["float16", "float32", "int8"]
 
