@@ -275,7 +275,7 @@ def mine(
     documents = None
     if within is not None:
         pairs = None if document_pairs is None else Path(document_pairs)
-        documents = read_documents(Path(within[0]), Path(within[1]), pairs)
+        documents = read_documents(*_two(within, "within"), pairs)
     elif document_pairs is not None:
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
@@ -341,7 +341,7 @@ def align(
     from mexma_cli.stages.align.align import DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, agreed_languages, aligned
 
-    ids = None if docs is None else (Path(docs[0]), Path(docs[1]))
+    ids = None if docs is None else _two(docs, "docs")
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
     job = AlignJob(inputs, agreed_languages(inputs, _both(languages)), settings=AlignSettings.of(settings))
@@ -560,7 +560,7 @@ def filter(
         tuple(map(Path, inputs)),
         _both(languages),
         RuleSettings.of(settings),
-        tuple(map(Path, exclude)),
+        tuple(map(Path, [exclude] if isinstance(exclude, str | Path) else exclude)),
         made,
         format,
         Path(rejects) if rejects else None,
@@ -609,7 +609,7 @@ def run(
     from mexma_cli.stages.run.run import outputs, run_corpus
 
     found = load_corpus(recipe, overrides)
-    chosen = Selection(only, None, tuple(map(resolve_pair, pairs)))
+    chosen = Selection(only, None, tuple(map(resolve_pair, [pairs] if isinstance(pairs, str) else pairs)))
     each = max(1, threads() // jobs)
     done = run_corpus(found, lambda folder: LocalExecutor(folder, jobs, each), chosen=chosen)
     return outputs(found, done.units.values())
@@ -714,6 +714,13 @@ def train(
     finished = train_phases(settings, resume, dev_score)
     assert finished is not None, "nobody stops it"
     return finished
+
+
+def _two(names: tuple[Name, Name], what: str) -> tuple[Path, Path]:
+    """The files of source and target."""
+    if isinstance(names, str | Path) or len(names) != 2:
+        raise TypeError(f"{what} names two files, of the source and of the target")
+    return Path(names[0]), Path(names[1])
 
 
 def _path(text: Text) -> Path:

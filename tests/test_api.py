@@ -203,6 +203,18 @@ def test_figures_are_those_of_the_command(aligned: Path) -> None:
     assert json.loads((aligned / "xsim.json").read_text())["scores"] == found.scores
 
 
+def test_a_single_name_in_place_of_several(aligned: Path) -> None:
+    source, target = aligned / "spa.txt", aligned / "eng.txt"
+    with pytest.raises(TypeError, match="within names two files, of the source and of the target"):
+        mexma_cli.mine(source, target, within="spa.docs")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="docs names two files"):
+        mexma_cli.align(source, target, docs=aligned / "spa.docs")  # type: ignore[arg-type]
+    with pytest.raises(mexma_cli.MexmaError, match=r"nope\.tsv"):
+        mexma_cli.filter((source, target), aligned / "kept.tsv", exclude="nope.tsv")
+    with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is more than 1; did you mean 0\.95"):
+        mexma_cli.tune(source, target, precision=95)
+
+
 def test_an_encoding_is_stated_for_one_call(tmp_path: Path) -> None:
     text, out = tmp_path / "a.txt", tmp_path / "out.txt"
     text.write_bytes("Où est la gare ? Elle est là-bas, derrière l'école.\n".encode("cp1252"))

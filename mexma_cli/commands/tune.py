@@ -140,7 +140,9 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
 def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     """Raise click.UsageError for options that do not go together."""
     if not options["gold"] and len(inputs) != 2:
-        raise click.UsageError("Give --gold, the true pairs, or the two texts, SOURCE and TARGET.")
+        raise click.UsageError(
+            "Give --gold, the true pairs, or the two texts, SOURCE and TARGET, which --labels go with."
+        )
     mode, foreign = ("--gold", _OF_TEXTS) if options["gold"] else ("two texts", _OF_GOLD)
     for parameter in click.get_current_context().command.params:
         if parameter.name in foreign and is_typed(str(parameter.name)):

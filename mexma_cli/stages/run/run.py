@@ -76,7 +76,8 @@ def run_corpus(
         finally:
             workers.stop()
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
-        _tell_pairs(folder, progress)
+        if progress.goals:
+            _tell_pairs(folder, progress)
         notes = write_page(folder, recipe, wanted, progress)
         for note in notes[:_NAMED]:
             log.warning("%s", note)

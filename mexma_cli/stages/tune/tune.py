@@ -22,6 +22,7 @@ from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.plot import draw_scores
+from mexma_cli.settings.section import of_percent
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.lines import label_of
 from mexma_cli.text.writing import write_chunks
@@ -81,6 +82,8 @@ def tune(
     file that is empty or not of its format, a gold list that names unknown ids, or shares no pair with the
     candidates, a precision that no threshold has.
     """
+    if told := of_percent(precision):
+        raise MexmaError(f"precision {precision:g} is more than 1{told}")
     name = label_of(candidates)
     found = list(_candidates(candidates))
     if not found:

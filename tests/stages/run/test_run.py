@@ -245,10 +245,14 @@ def test_the_page_of_one_pair_keeps_the_others(copy: CorpusRecipe) -> None:
     assert count.findall(after) == count.findall(before) != []
 
 
-def test_the_page_of_a_first_stage_keeps_the_pairs(copy: CorpusRecipe) -> None:
+def test_the_page_of_a_first_stage_keeps_the_pairs(
+    copy: CorpusRecipe, caplog: pytest.LogCaptureFixture
+) -> None:
     page = Path(copy.run) / "report.html"
     before = re.findall("<td>([0-9,]+; 3 of 3 language pairs done)", page.read_text())
-    done(copy, Selection(only="read"))
+    with caplog.at_level(logging.INFO):
+        done(copy, Selection(only="read"))
+    assert "sentence pairs of" not in caplog.text
     text = page.read_text()
     assert before and before == re.findall("<td>([0-9,]+; 3 of 3 language pairs done)", text)
     assert "the pairs are as earlier runs left them" in text
