@@ -96,6 +96,7 @@ def named(english: str) -> list[str]:
     return in_table or [resolve(code) for name, code in _registry().items() if name == wanted]
 
 
+@lru_cache(maxsize=4096)
 def known(code: str) -> str:
     """The code that `resolve` gives; ``und`` for text that is no code of one language."""
     try:
@@ -207,6 +208,7 @@ def _registry_name(base: str) -> str:
     return base
 
 
+@lru_cache(maxsize=1)
 def _registry() -> dict[str, str]:
     """English names, in small letters, of the languages of BCP-47's registry, and their codes there."""
     from langcodes.registry_parser import parse_registry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from codecs import BOM_UTF8
@@ -28,6 +29,7 @@ from mexma_cli.text.lines import is_blank
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
+log = logging.getLogger(__name__)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -81,7 +83,7 @@ class _Sides:
 
     def __init__(self, languages: tuple[str, str], options: str) -> None:
         self.languages = languages
-        self._options = options
+        self._options, self._is_first = options, True
 
     def pair(self, line: str, where: str) -> Pair | str:
         """A pair from the texts `source` and `target`, or of two languages; null is an empty one."""
@@ -99,6 +101,10 @@ class _Sides:
             tags = [tag for tag, text in inner.items() if isinstance(text, str | None)]
             found, self.languages = sides_among(self.languages, tags, where, self._options)
             sides = [inner[tag] if tag else None for tag in found]
+            if self._is_first and "" in found:
+                lacking = self.languages[found.index("")]
+                log.warning("%s: no text in %s; there are %s", where, lacking, ", ".join(map(str, tags)))
+        self._is_first = False
         texts = [side or "" for side in sides if side is None or isinstance(side, str)]
         if len(texts) != 2:
             raise MexmaError(

@@ -480,3 +480,19 @@ def test_a_first_pair_is_there_before_the_next_line_is(start: bytes) -> None:
     text = RawText(pieces(), "x.tsv", each_line=True)
     found = (pair for pair in Tsv().read(text, languages=("und", "und")).pairs if pair.source)
     assert next(found)[:2] == ("Hola.", "Hello.")
+
+
+def test_objects_with_other_fields_and_without_a_stated_language(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from langcodes import registry_parser
+
+    path, asked = tmp_path / "a.jsonl", []
+    rows = [{"origin": "web", "crawled_on": "x", "sw": "Habari.", "en": "News."}] * 50
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    parse = registry_parser.parse_registry
+    monkeypatch.setattr(registry_parser, "parse_registry", lambda: asked.append(1) or parse())
+    assert len(list(open_pairs(path, languages=("swh", "eng")).pairs)) == 50
+    assert not caplog.text and len(asked) <= 2, "what is no language is found out once"
+    assert next(iter(open_pairs(path, languages=("hau", "eng")).pairs)).source == ""
+    assert "a.jsonl, line 1: no text in hau_Latn; there are origin, crawled_on, sw, en" in caplog.text
