@@ -132,9 +132,6 @@ FIELDS: dict[str, type] = {
     "target_lines": tuple,
     "probability": float,
     "doubts": str,
-    "rank": int,
-    "line": int,
-    "document": str,
 }
 """All that may be known of a pair beside its sentences, and its types; lines are a tuple of integers."""
 NO_PAIR = PlainPair("", "")
@@ -322,7 +319,7 @@ class BitextFormat(ABC):
 
 
 _LOOKED_AT = 200
-"""Pairs whose languages are identified, at most and at least."""
+"""Pairs whose languages are identified, at most."""
 _BREAKS = re.compile(r"[\t\n\r]")
 
 

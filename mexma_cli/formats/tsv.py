@@ -56,6 +56,8 @@ _WITH_IDS = {
     len(pair._fields): pair for pair in (MinedPair, AlignedPair, ScoredPair, ExplainedPair, FoundPair)
 }
 """By the number of columns: the pairs of which all is written that is known."""
+_TYPES = FIELDS | {"rank": int, "line": int, "document": str}
+"""Of their columns. Those of `FoundPair` are no `FIELDS`: other files have columns of these names."""
 ONE_SIDE = "is it one side of a bitext in two files? Name the other one too"
 """The hint about a text where pairs should be."""
 _OTHERS = {
@@ -332,8 +334,8 @@ def _scored(line: str, columns: int, where: str) -> Pair:
 
 
 def parsed(name: str, text: str) -> Any:
-    """The value of one of `FIELDS` that `shown` wrote; None if it cannot be one."""
-    kind = FIELDS[name]
+    """The value of one of `_TYPES` that `shown` wrote; None if it cannot be one."""
+    kind = _TYPES[name]
     if kind is str:
         return text
     try:

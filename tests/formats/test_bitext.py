@@ -260,6 +260,10 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
         left_out: Counter[str] = Counter()
         assert list(open_pairs(path, left_out=left_out).pairs) == [("un", "one"), ("deux", "two")]
         assert left_out == {"header line": 1, "values of other columns": 1}
+    path.write_text("source,target,document,line\nun,one,a,1\ndeux,two,a,2\n")  # names of `search`, too
+    left_out.clear()
+    assert list(open_pairs(path, left_out=left_out).pairs) == [("un", "one"), ("deux", "two")]
+    assert left_out == {"header line": 1, "values of other columns": 4}
     assert len(read("tsv", "He speaks French, English, and Dutch\tx")) == 1
 
 
