@@ -389,10 +389,10 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
-    from mexma_cli.formats.bitext import format_of
+    from mexma_cli.formats.bitext import DEFAULT, format_of
     from mexma_cli.formats.csv import ROWS
     from mexma_cli.settings.stages import JudgingSettings
-    from mexma_cli.stages.embed.inputs import language_of
+    from mexma_cli.stages.embed.inputs import language_of, refuse_overwriting
     from mexma_cli.stages.score import open_bitext, scored_lines
     from mexma_cli.stages.score import score as score_stores
     from mexma_cli.text.writing import write_chunks
@@ -401,17 +401,18 @@ def score(
     if probability and background:
         raise TypeError("probability goes without a background")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
+    around, outputs = list(map(_path, background or ())), [] if output is None else [Path(output)]
+    kind = format_of(outputs[0], ROWS) if outputs else DEFAULT
+    refuse_overwriting(outputs, [*bitext, *around])
     with ExitStack() as stack:
         spoken = _both(languages)
         if len(bitext) == 2:
             spoken = language_of(bitext[0], spoken[0]), language_of(bitext[1], spoken[1])
-        around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
         scored = score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
-        if output is not None:
-            kind = format_of(_path(output), ROWS)
-            write_chunks([_path(output)], scored_lines(stores[0], stores[1], scored, kind=kind))
+        if outputs:
+            write_chunks(outputs, scored_lines(stores[0], stores[1], scored, kind=kind))
         return scored
 
 
@@ -454,6 +455,8 @@ def search(
     from mexma_cli.stages import search as stage
     from mexma_cli.stages.embed.inputs import open_inputs, open_store
 
+    if top is not None and top < 1:
+        raise ValueError(f"top={top}: at least 1")
     if (query is None) == (queries is None) or (query is not None and settings):
         raise TypeError("one of query and queries is wanted, and settings with queries alone")
     ids = None if docs is None else Path(docs)

@@ -192,6 +192,10 @@ def test_scored_lines_are_written_and_filtered(aligned: Path) -> None:
     ).scores
     rows = [line.split("\t") for line in scored.read_text("utf-8").splitlines()]
     assert [float(row[0]) for row in rows] == pytest.approx(scores.tolist())
+    before = (aligned / "spa.txt").read_bytes()
+    with pytest.raises(mexma_cli.MexmaError, match=r"spa\.txt is an input"):
+        mexma_cli.score(aligned / "spa.txt", aligned / "eng.txt", output=aligned / "spa.txt")
+    assert (aligned / "spa.txt").read_bytes() == before
     found = mexma_cli.filter(scored, kept, off=["all"], on=["probability=0.5"])
     assert found.read == 20 and found.kept > 10
 
@@ -211,6 +215,8 @@ def test_a_single_name_in_place_of_several(aligned: Path) -> None:
         mexma_cli.align(source, target, docs=aligned / "spa.docs")  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match=r"nope\.tsv"):
         mexma_cli.filter((source, target), aligned / "kept.tsv", exclude="nope.tsv")
+    with pytest.raises(ValueError, match="top=0: at least 1"):
+        mexma_cli.search(target, query="Hello.", top=0)
     with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is more than 1; did you mean 0\.95"):
         mexma_cli.tune(source, target, precision=95)
 

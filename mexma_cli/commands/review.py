@@ -9,6 +9,7 @@ import click
 
 from mexma_cli.commands.inputs import check_bitext, check_inputs, check_outputs
 from mexma_cli.commands.options import output_option, written_languages_option
+from mexma_cli.files import is_special
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def command(
     """
     check_bitext(bitext)
     check_inputs(bitext)
-    if output.suffix.lower() not in (".html", ".htm"):
+    if str(output) != "-" and not is_special(output) and output.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"{output}: the page is HTML, so name it .html.")
     check_outputs([], output, "page", bitext)
     from mexma_cli.stages.review import review

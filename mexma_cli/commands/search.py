@@ -26,6 +26,7 @@ from mexma_cli.mining.margin import MARGINS
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
+    if query is not None and is_blank(query):
+        raise click.UsageError("The query is empty.")
     outputs, kind = row_outputs(output, [*inputs, *([docs] if docs else [])], as_json)
     if query is not None:
         if "margin" in settings.model_fields_set and MARGINS[settings.margin].uses_neighbourhoods:

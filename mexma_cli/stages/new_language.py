@@ -84,8 +84,7 @@ class Worth:
     f1: float | None
     precision: float | None
     recall: float | None
-    threshold: float | None
-    """Threshold of the ratio margin, where F1 is best; these four are None where nothing was found."""
+    """With the best threshold; these three are None where nothing was found."""
 
 
 def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -155,7 +154,6 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
         row["tuned f1"],
         row["precision"],
         row["recall"],
-        row["threshold"],
     )
 
 

@@ -23,6 +23,8 @@ Reason = Literal["identical", "near-identical"]
 NEAR_COPY = 0.95
 """Edit similarity from which two sentences are near-copies: some more of the translations between Danish and
 Bokmål would be with 0.9."""
+_LETTERS = 4000
+"""Letters of a long line that are compared: the time grows with their square."""
 _HASHES, _SHIFT = 256, np.uint32(24)
 _MIXED = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], dtype=np.uint32)
 """Odd numbers, as hashes have them: their products overflow, and the upper bits of the sum depend on all."""
@@ -142,9 +144,10 @@ def copy_reason(source: str, target: str, limit: float = NEAR_COPY) -> Reason | 
     if source.strip() == target.strip():
         return "identical"
     first, second = sorted((letters_of(source), letters_of(target)), key=len)
-    longer = len(second) or 1
-    if len(second) and len(first) / longer < limit:
+    if len(second) and len(first) / len(second) < limit:
         return None
+    first, second = first[:_LETTERS], second[:_LETTERS]
+    longer = len(second) or 1
     return "near-identical" if (longer - edit_distance(first, second)) / longer >= limit else None
 
 

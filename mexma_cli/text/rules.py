@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
+from mexma_cli.settings.section import of_percent
 from mexma_cli.text.characters import (
     BROKEN,
     COMMON,
@@ -200,6 +201,8 @@ def _limit(rule: Rule, text: str) -> float:
         limit = -1.0
     if not 0 <= limit < float("inf"):
         raise MexmaError(f"{rule.name}={text}: the limit is no number", f"such as {rule.name}={rule.limit:g}")
+    if rule.limit < 1 < limit:
+        raise MexmaError(f"{rule.name}={text}: the limit is a share, at most 1{of_percent(limit)}")
     return limit
 
 

@@ -182,3 +182,9 @@ def test_translations_are_no_copies(shared: Path, pair: str, share: float) -> No
     assert reasons == list(map(copy_reason, *sides))
     assert len(reasons) > 1000 and sum(r is not None for r in reasons) <= share * len(reasons)
     assert all(copy_reason(line, line) == "identical" for line in sides[0][:50])
+
+
+def test_long_lines_are_compared_by_their_first_letters() -> None:
+    line = "abcdefghij" * 20_000
+    assert copy_reason(line, f"{line[:1000]}x{line[1001:]}") == "near-identical"  # in far less than a second
+    assert copy_reason(line, line[:5000]) is None

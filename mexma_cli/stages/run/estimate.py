@@ -270,6 +270,7 @@ def _memory(
         mining |= {"judging": bytes_for(largest), "libraries": LIBRARIES_BYTES}
     parts = {
         "split": {"rules": _RULES_BYTES},
+        "read": {"rules": _RULES_BYTES},
         "embed": embedding,
         "knn": {
             "libraries": LIBRARIES_BYTES if tile * tile >= LOOPS_FROM else 0,

@@ -107,14 +107,16 @@ def test_memory_counts_what_a_worker_loads_and_each_part_once(tmp_path: Path) ->
     few, many = memory(words=2000), memory(words=5000)
     assert alone(many["embed"]) - alone(few["embed"]) == 5500 * 2 * 3000, "words of both languages are kept"
     assert memory(words=10**6)["embed"] == memory(words=10**9)["embed"], "so many, and no more"
-    assert alone(few["mine"]) - alone(few["read"]) >= LIBRARIES_BYTES + bytes_for(2000)
+    assert alone(few["mine"]) - few["mine"]["worker"] >= LIBRARIES_BYTES + bytes_for(2000)
     assert alone(memory(2000, mine={"score": "margin"})["mine"]) < LIBRARIES_BYTES
     assert bytes_for(10**10) == bytes_for(10**8) < 2.5e9, "no more words are looked at"
     assert alone(few["knn"]) < LIBRARIES_BYTES < alone(memory(2000, 20_000, units={"tile": 20_000})["knn"])
     together = _together(few.values())
-    assert together == alone(few["embed"]) + alone(few["mine"]) - 90_000_000 - few["mine"]["worker"] + max(
-        0, few["knn"]["work"] - few["mine"]["work"]
-    ), "the encoder's libraries, and the process itself, are there once"
+    assert together == alone(few["embed"]) + alone(few["mine"]) - 90_000_000 - few["mine"]["worker"] + few[
+        "read"
+    ]["rules"] + max(0, few["knn"]["work"] - few["mine"]["work"]), (
+        "the encoder's libraries, and the process itself, are there once"
+    )
 
 
 def test_words_are_counted_and_grow_less_than_lines(tmp_path: Path, tiny_encoder: Path) -> None:
