@@ -466,8 +466,8 @@ class Unfinished(Sealed):
         return found
 
     def differences(self, now: Unfinished) -> dict[str, str]:
-        """Differences in command, inputs and settings, as `differences` says them."""
-        return differences({"command": self.by} | self.of, {"command": now.by} | now.of)
+        """The difference in command, or those in inputs and settings, as `differences` says them."""
+        return differences({"command": self.by}, {"command": now.by}) or differences(self.of, now.of)
 
     def left_in(self, folder: Path) -> Self | None:
         """The entry of an earlier run of the same in a workplace; None where this one begins anew."""

@@ -126,7 +126,7 @@ def test_an_entry_is_of_one_command_with_its_inputs_and_settings(tmp_path: Path)
     kept = begun.left_in(tmp_path)
     assert kept is not None and kept.facts == {"rows": 3, "place": [1, 2]}
     for by, change, said in (
-        ("mine", {}, ["command: knn there, mine now"]),
+        ("mine", {"k": 5, "margin": "ratio"}, ["command: knn there, mine now"]),
         ("knn", {"source": "b" * 32}, ["the source is another one, or has changed"]),
         ("knn", {"source": "unknown"}, [f"source: {'a' * 32} there, unknown now"]),
         ("knn", {"k": 5, "prefix": "q: "}, ["k: 4 there, 5 now", "prefix: none there, q:  now"]),

@@ -154,8 +154,11 @@ def _unfinished(where: Path) -> Info:
         unfinished.problems = [f"{where} is unfinished: the same command begins it anew"]
         return unfinished
     progress = Unfinished.read(where)
-    outer = [folder for folder in where.resolve().parents if (folder / PROGRESS).is_file()]
-    by = Unfinished.read(outer[-1]).by if outer else progress.by  # a run's unit is gone on with by the run
+    by = progress.by
+    for folder in where.resolve().parents:
+        if (folder / MARK).is_file():
+            with suppress(MexmaError, OSError):
+                by = Unfinished.read(folder).by  # a run's unit is gone on with by the run
     unfinished.facts = {"made by": f"mexma {progress.by}"} | progress.of
     if "shards" in progress.facts:
         shards = layout.UnfinishedStore.read(where).facts["shards"]

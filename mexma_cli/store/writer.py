@@ -272,8 +272,11 @@ class EmbeddingWriter:
 
     def _go_on(self) -> None:
         """Take over the shards that an earlier run left, after checking that it had the same settings."""
-        left = UnfinishedStore.read(self._work)
-        differing, shards = left.differences(self._now()), left.facts["shards"]
+        left = files.Unfinished.read(self._work)
+        differing = left.differences(self._now())
+        if "shards" not in left.facts:  # of a command that makes no store
+            raise files.another_run(self._work, differing)
+        shards = UnfinishedStore.read(self._work).facts["shards"]
         if self._base and _BASE in differing and self._base.manifest.shards == shards:
             # That run was killed when its folder had its name.
             if len(differing) > 1:

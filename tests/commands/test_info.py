@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from mexma_cli import files
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.formats.bitext import MinedPair, write_pairs
 from mexma_cli.settings.load import load_corpus
@@ -160,7 +161,7 @@ def inputs(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_what_a_killed_command_left_is_gone_on_with_by_the_same(
-    command: str, entries: int, facts: dict[str, object], inputs: Path
+    command: str, entries: int, facts: dict[str, object], inputs: Path, tiny_encoder: Path
 ) -> None:
     assert Program(STOPPED, str(entries), *command.split()).wait() == -signal.SIGKILL
     name, *words = command.split()
@@ -176,8 +177,22 @@ def test_what_a_killed_command_left_is_gone_on_with_by_the_same(
     if name == "run":
         run_corpus(load_corpus(Path(*words)), InThisProcess)
     else:
+        if name not in ("embed", "knn"):  # no store may be called .knn
+            other = run("embed", "fra.txt", "--model", tiny_encoder, "-o", words[-1])
+            fails(other, 1, f"is the beginning of another run: command: {name} there, embed now\n")
         ok(run(name, *words))
     assert not list(inputs.rglob("*.partial"))
+
+
+def test_folders_around_an_unfinished_output(tmp_path: Path) -> None:
+    """Any program may have a `progress.json`; those of ours are marked, and may be damaged."""
+    inner = tmp_path / "run.partial" / "other"
+    make_store(inner / "b.emb", finish=False)
+    files.Unfinished(by="run", of={}).enter(inner)
+    for folder in (tmp_path, inner.parent):
+        (folder / "progress.json").write_text('{"a": 1}')
+    (inner.parent / ".mexma").touch()
+    fails(info(inner / "b.emb.partial"), 1, "unfinished: the same `mexma embed` command goes on")
 
 
 def test_prepared_pairs_alone_and_together(pairs: Path) -> None:

@@ -79,11 +79,14 @@ def test_an_entry_that_was_cut_short_does_not_count(
 
 def test_refuses_another_search_and_damage(tmp_path: Path) -> None:
     FileJournal(tmp_path, SEARCH).save((4, 4, 0), *lists(0))
-    now = files.Unfinished(by="mine", of={"source": "b" * 32, "target": "def", "k": 4})
-    what = "command: knn there, mine now; the source is another one, or has changed; k: 3 there, 4 now"
-    with pytest.raises(MexmaError, match=f"beginning of another run: {what}") as caught:
-        FileJournal(tmp_path, now)
-    assert f"remove {tmp_path} to start anew" in (caught.value.hint or "")
+    now = {"source": "b" * 32, "target": "def", "k": 4}
+    for by, what in (
+        ("mine", "command: knn there, mine now"),
+        ("knn", "the source is another one, or has changed; k: 3 there, 4 now"),
+    ):
+        with pytest.raises(MexmaError, match=f"another run: {what}\n") as caught:
+            FileJournal(tmp_path, files.Unfinished(by=by, of=now))
+        assert f"remove {tmp_path} to start anew" in (caught.value.hint or "")
     path = tmp_path / "kept" / "lists-a.keys"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(MexmaError, match=r"lists-a.keys is damaged: 263 bytes instead of 264"):
