@@ -24,7 +24,8 @@ from mexma_cli.evaluation.reading import both_filled
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import name
-from mexma_cli.mining.match import best_of_each
+from mexma_cli.mining.margin import means
+from mexma_cli.mining.match import best_of
 from mexma_cli.reporting.result import Result
 from mexma_cli.settings.stages import ScoreSettings
 from mexma_cli.text.amounts import counted
@@ -92,7 +93,11 @@ def xsim(
 
 def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] | None = None) -> XsimResult:
     """`xsim` from neighbours that were found before."""
-    forward, _ = best_of_each(neighbours, margin)
+    forward_mean, backward_mean = means(neighbours)
+    near = neighbours.forward_ids
+    forward = best_of(
+        neighbours.forward_scores, near, forward_mean, lambda rows: backward_mean[near[rows]], margin
+    )
     other = forward.target != forward.source
     wrong = other.copy()
     if texts is not None:

@@ -16,7 +16,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import lists
 from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
-from mexma_cli.mining.margin import margin, means
+from mexma_cli.mining.margin import margin
 from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered, slices_of
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
@@ -167,23 +167,6 @@ def _claim_compiled() -> Callable[..., np.ndarray]:
     return compiled()(_claim)
 
 
-def best_of_each(neighbours: Neighbours, kind: str) -> tuple[Candidates, Candidates]:
-    """For every row of x, and for every row of y, its best neighbour by margin, in row order.
-
-    Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
-    """
-    forward_mean, backward_mean = means(neighbours)
-    near = neighbours.forward_ids, neighbours.backward_ids
-    return (
-        best_of(
-            neighbours.forward_scores, near[0], forward_mean, lambda rows: backward_mean[near[0][rows]], kind
-        ),
-        best_of(
-            neighbours.backward_scores, near[1], backward_mean, lambda rows: forward_mean[near[1][rows]], kind
-        ).turned(),
-    )
-
-
 def best_of(
     cosines: np.ndarray,
     ids: np.ndarray,
@@ -191,8 +174,9 @@ def best_of(
     near_mean: Callable[[np.ndarray], np.ndarray],
     kind: str,
 ) -> Candidates:
-    """Every row, as source, with the best of its neighbours by margin, in row order; see `best_of_each`.
+    """Every row, as source, with the best of its neighbours by margin, in row order.
 
+    Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     Float addition commutes, so both directions score alike.
 
     Args:

@@ -16,7 +16,7 @@ from mexma_cli.mining import lists
 from mexma_cli.mining import match as module
 from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.margin import MARGINS, margin, means
-from mexma_cli.mining.match import RETRIEVALS, best_of_each, match
+from mexma_cli.mining.match import RETRIEVALS, match
 from mexma_cli.store import spool
 from tests.reference import laser, laser_mined
 
@@ -60,7 +60,7 @@ def test_max_is_one_to_one_and_greedy(seed: int, rows: int, columns: int, kind: 
     neighbours = random_neighbours(seed, rows, columns)
     found = match(neighbours, kind, "max", threshold=-np.inf)
     assert len(set(found.source.tolist())) == len(set(found.target.tolist())) == len(found)
-    forward, backward = best_of_each(neighbours, kind)
+    forward, backward = (match(neighbours, kind, each, threshold=-np.inf) for each in ("forward", "backward"))
     taken = {pair: score for pair, score in zip(pairs_of(found), found.scores.tolist(), strict=True)}
     by_source = {i: score for (i, _), score in taken.items()}
     by_target = {j: score for (_, j), score in taken.items()}

@@ -5,17 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
+from operator import ne
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.formats.ids import read_id_pairs
+from mexma_cli.stages.knn.row_filter import digests_of
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.spool import Ragged, Spool
+from mexma_cli.store.spool import (
+    Ragged,
+    RaggedSpool,
+    Spool,
+    Table,
+    flat,
+    repeats,
+    scattered,
+    slices_of,
+)
 from mexma_cli.text.amounts import such_as
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
@@ -23,6 +34,10 @@ from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
 log = logging.getLogger(__name__)
 
 _LINES = 1 << 16  # read at a time
+_RUN_KEYS = ("high", "low", "side", "run")
+_RUN = np.dtype([("high", "<u8"), ("low", "<u8"), ("side", "?"), ("run", "<i8")])
+_SAME = np.dtype([("run", "<i8"), ("first", "<i8")])
+_PAIR = np.dtype([("source", "<i8"), ("target", "<i8")])
 
 
 class DocumentFiles(NamedTuple):
@@ -38,26 +53,20 @@ class DocumentPairs:
     """The documents of two texts.
 
     `source` and `target` int32 [rows], memory-mapped, are the document of every line, `pairs` int32 [n, 2]
-    those that are paired, each once, sorted; `documents` is how many there are on either side, and `alone`
-    how many of these are in no pair, which `lost` says in words: empty if all are in one.
+    those that are paired, each once, sorted, and `keys`, of either side, the numbers of the pairs that each
+    document is in; for one in no pair, a number below 0 that no other document has. `documents` is how many
+    there are on either side, and `alone` how many of these are in no pair, which `lost` says in words: empty
+    if all are in one.
     """
 
     source: np.ndarray
     target: np.ndarray
     pairs: np.ndarray
+    keys: tuple[Ragged, Ragged]
     documents: tuple[int, int]
     alone: tuple[int, int]
     paths: tuple[Path, Path]
     lost: str
-
-    def keys(self, side: int) -> Ragged:
-        """The numbers of the pairs that each document of a side is in; for one in no pair, a number below 0
-        that no other document has."""
-        alone = np.setdiff1d(np.arange(self.documents[side]), self.pairs[:, side])
-        owners = np.concatenate([self.pairs[:, side], alone])
-        order = np.argsort(owners, kind="stable")
-        keys = np.concatenate([np.arange(len(self.pairs)), -1 - 2 * alone - side])[order]
-        return Ragged(keys, np.searchsorted(owners[order], np.arange(self.documents[side] + 1)))
 
     def check_lines(self, rows: tuple[int, int], names: tuple[str, str]) -> None:
         """Refuse document ids that are not one a line of the texts."""
@@ -92,22 +101,129 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     file of lines `source id TAB target id`, in which an id can be in several; the log says which are not.
 
     A line may have more than the id behind a tab, such as a sentence's place in its document. Refused: a line
-    without an id, a pair with an unknown one, no pair at all.
+    without an id, a pair with an unknown one, no pair at all. Equal ids are found on disk; a list of pairs
+    and the ids that it can name are held in memory.
     """
-    (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, (source, target))
-    table, alone = pair_documents((source_ids, target_ids), (source, target), pairs)
-    documents = len(source_ids), len(target_ids)
+    sides = source, target
+    if pairs is None:
+        lines, table, keys, alone = _equal_ids(sides)
+    else:
+        (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, sides)
+        lines = source_lines, target_lines
+        table, alone = pair_documents((source_ids, target_ids), sides, pairs)
+        keys = _keys(table, len(source_ids), 0), _keys(table, len(target_ids), 1)
+    documents = len(keys[0].ends) - 1, len(keys[1].ends) - 1
     tell_documents(len(table), alone, documents)
-    lost = in_no_pair(alone, documents) if any(alone) else ""
     return DocumentPairs(
-        source=source_lines,
-        target=target_lines,
+        source=lines[0],
+        target=lines[1],
         pairs=table,
+        keys=keys,
         documents=documents,
         alone=(len(alone[0]), len(alone[1])),
-        paths=(source, target),
-        lost=lost,
+        paths=sides,
+        lost=in_no_pair(alone, documents) if any(alone) else "",
     )
+
+
+def _keys(pairs: np.ndarray, documents: int, side: int) -> Ragged:
+    """`DocumentPairs.keys` of a side of so many documents."""
+    alone = np.setdiff1d(np.arange(documents), pairs[:, side])
+    owners = np.concatenate([pairs[:, side], alone])
+    order = np.argsort(owners, kind="stable")
+    keys = np.concatenate([np.arange(len(pairs)), -1 - 2 * alone - side])[order]
+    return Ragged(keys, np.searchsorted(owners[order], np.arange(documents + 1)))
+
+
+class _Names(Sequence[str]):
+    """Some of the ids in a file, which are on disk."""
+
+    def __init__(self, names: Ragged, chosen: np.ndarray) -> None:
+        self._names, self._chosen = names, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        return self._names.at(self._chosen[[place]])[0].tobytes().decode("utf-8")
+
+
+def _equal_ids(
+    sides: tuple[Path, Path],
+) -> tuple[list[np.ndarray], np.ndarray, tuple[Ragged, Ragged], tuple[_Names, _Names]]:
+    """The document of every line, the pairs, their `keys` and the documents in none, as `read_documents` has
+    them, of equal ids; all of them memory-mapped."""
+    table, pairs = Table(_RUN, *_RUN_KEYS, together=2), Table(_PAIR, "source")
+    texts = [_runs(path, side, table) for side, path in enumerate(sides)]
+    same = Spool(_SAME), Spool(_SAME)
+    for runs in table.sorted():
+        places = np.arange(len(runs))
+        new, own = (~repeats(runs, *_RUN_KEYS[:count]) for count in (2, 3))
+        starts, firsts = (np.maximum.accumulate(np.where(which, places, 0)) for which in (new, own))
+        for side, found in enumerate(same):
+            here = runs["side"] == side
+            found.write(np.rec.fromarrays([runs["run"][here], runs["run"][firsts[here]]], dtype=_SAME))
+        targets = np.flatnonzero(own & ~new)
+        pairs.append(source=runs["run"][starts[targets]], target=runs["run"][targets])
+    numbers, first, counts = [], [], []
+    for (_, names), found in zip(texts, same, strict=True):
+        count, known, documents = len(names.ends) - 1, Spool(np.int32), 0
+        parts = (found.read(part.start, part.stop) for part in slices_of(count, _LINES))
+        first.append(scattered(count, np.int64, -1, ((part["run"], part["first"]) for part in parts)))
+        for part in slices_of(count, _LINES):
+            ends = documents + np.cumsum(first[-1][part] == np.arange(part.start, part.stop))
+            known.write(ends - 1)
+            documents = int(ends[-1])
+        numbers.append(_each(known.array(), first[-1]))
+        counts.append(documents)
+    paired = Spool(np.int32)
+    for part in pairs.sorted():  # a document's number rises with its first run
+        own, other = numbers[0][part["source"]], numbers[1][part["target"]]
+        paired.write(np.column_stack([own, other]).ravel())
+    if not paired.rows:
+        raise _none_in_common(sides)
+    of, keys, alone = paired.array().reshape(-1, 2), list[Ragged](), list[_Names]()
+    for side, (_, names) in enumerate(texts):
+        spans = slices_of(len(of), _LINES)
+        pair = ((of[span, side], np.arange(span.start, span.stop)) for span in spans)
+        key = scattered(counts[side], np.int64, -1, pair)
+        every, lonely = RaggedSpool(np.int64), Spool(np.int64)
+        for part in slices_of(len(key), _LINES):
+            own = -1 - 2 * np.arange(part.start, part.stop) - side
+            every.write(np.where(key[part] < 0, own, key[part]), np.ones(len(own), np.int64))
+        for part in slices_of(len(first[side]), _LINES):
+            runs = np.arange(part.start, part.stop)
+            lonely.write(runs[(first[side][part] == runs) & (key[numbers[side][part]] < 0)])
+        keys.append(every.ragged())
+        alone.append(_Names(names, lonely.array()))
+    lines = [_each(number, of_line) for number, (of_line, _) in zip(numbers, texts, strict=True)]
+    return lines, of, (keys[0], keys[1]), (alone[0], alone[1])
+
+
+def _runs(path: Path, side: int, table: Table) -> tuple[np.ndarray, Ragged]:
+    """The run of every line, int64 [lines], lines after one another of the same id, and the bytes of each
+    run's id; the runs go into a table of `_RUN`."""
+    of_line, names, before = Spool(np.int64), RaggedSpool(np.uint8), ""
+    ids = ids_of_lines(path)
+    while part := list(islice(ids, _LINES)):
+        new = list(map(ne, part, [before, *part]))
+        heads = list(compress(part, new))
+        of_line.write(names.rows - 1 + np.cumsum(new))
+        high, low = digests_of(heads).T
+        table.append(high=high, low=low, side=side, run=names.rows + np.arange(len(heads)))
+        names.write(*flat(name.encode("utf-8") for name in heads))
+        before = part[-1]
+    return of_line.array(), names.ragged()
+
+
+def _each(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The values at many places, int32 [n], memory-mapped."""
+    found = Spool(np.int32)
+    for part in slices_of(len(places), _LINES):
+        found.write(values[places[part]])
+    return found.array()
 
 
 def pair_documents(
@@ -119,15 +235,18 @@ def pair_documents(
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
         if not found:
-            raise MexmaError(
-                f"{sides[0]} and {sides[1]} have no document id in common",
-                "--document-pairs names those that belong together; "
-                "`mexma align --find-documents` finds them",
-            )
+            raise _none_in_common(sides)
     else:
         found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
     pairs_of = np.array(sorted(set(found)), np.int32)
     return pairs_of, unpaired((list(ids[0]), list(ids[1])), pairs_of)
+
+
+def _none_in_common(sides: tuple[Path, Path]) -> MexmaError:
+    return MexmaError(
+        f"{sides[0]} and {sides[1]} have no document id in common",
+        "--document-pairs names those that belong together; `mexma align --find-documents` finds them",
+    )
 
 
 def unpaired(names: tuple[Sequence[str], Sequence[str]], pairs: np.ndarray) -> tuple[list[str], list[str]]:

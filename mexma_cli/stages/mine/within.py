@@ -94,7 +94,7 @@ def _by_document(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """`rows_and_twins` of a store, whose lines go into a table, once for each pair their document is in."""
     of_line = (documents.source, documents.target)[side]
-    keys, means = documents.keys(side), _means(lists, store)
+    keys, means = documents.keys[side], _means(lists, store)
     for rows, twin in rows_and_twins(store, empty):
         pairs, at = keys.at(gathered(of_line, rows))
         first, mean = np.diff(at, prepend=-1) > 0, gathered(means, twin)[at]

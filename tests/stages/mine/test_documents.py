@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.mine.documents import DocumentPairs, read_documents, read_ids, tell_if_older
+from mexma_cli.stages.mine import documents
+from mexma_cli.stages.mine.documents import (
+    DocumentPairs,
+    in_no_pair,
+    pair_documents,
+    read_documents,
+    read_ids,
+    tell_if_older,
+)
+from mexma_cli.store import spool
 from mexma_cli.text.pages import STATED
 from tests.stores import make_store
 
@@ -22,7 +31,7 @@ def rows(found: DocumentPairs) -> list[tuple[list[int], list[int]]]:
     """The lines of both documents of each pair, which have its number; other documents have a key each."""
     keyed: list[dict[int, list[int]]] = [{}, {}]
     for side, of_line in enumerate((found.source, found.target)):
-        keys = found.keys(side)
+        keys = found.keys[side]
         for row, document in enumerate(of_line):
             for key in keys.at(np.array([document]))[0].tolist():
                 keyed[side].setdefault(key, []).append(row)
@@ -119,3 +128,22 @@ def test_a_line_may_say_where_in_its_document_the_sentence_is(tmp_path: Path) ->
 def test_ids_are_utf8_whatever_is_stated_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STATED, "gb18030")
     assert list(read_ids(write(tmp_path, "s", "é\t0\t3"))[1]) == ["é"]
+
+
+@pytest.mark.parametrize("lines, buffer", [(1 << 16, 16 << 20), (3, 100)])
+def test_equal_ids_are_found_on_disk_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, buffer: int
+) -> None:
+    monkeypatch.setattr(documents, "_LINES", lines)
+    monkeypatch.setattr(spool, "BUFFER", buffer)
+    rng = np.random.default_rng(0)
+    sides = [write(tmp_path, name, *(f"é{n // 3}" for n in rng.integers(0, 300, 200))) for name in ("s", "t")]
+    (source, sources), (target, targets) = map(read_ids, sides)
+    pairs, alone = pair_documents((sources, targets), (sides[0], sides[1]))
+    found = read_documents(*sides)
+    for got, wanted in ((found.source, source), (found.target, target), (found.pairs, pairs)):
+        assert got.dtype == wanted.dtype == np.int32 and got.tolist() == wanted.tolist()
+    assert found.documents == (len(sources), len(targets))
+    assert found.alone == (len(alone[0]), len(alone[1]))
+    assert found.lost == (in_no_pair(alone, found.documents) if any(alone) else "")
+    assert len(rows(found)) == len(pairs)
