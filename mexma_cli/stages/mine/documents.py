@@ -264,7 +264,7 @@ def tell_documents(
     """Say how many pairs there are, and which documents of both sides are in none, of how many."""
     log.info("documents: %s paired; %s", f"{pairs:,}", in_no_pair(alone, documents))
     for side, names in zip(("source", "target"), alone, strict=True):
-        if names:
+        if names and log.isEnabledFor(logging.DEBUG):  # perhaps millions, on disk
             log.debug("in no pair, of the %s: %s", side, ", ".join(names))
 
 
