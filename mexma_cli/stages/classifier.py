@@ -22,11 +22,11 @@ from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.store.embeddings import StorePair
 
 FEWEST_LABELS = 20
-KEPT = 0.5
+KEPT_ABOVE = 0.5
 """Pairs of a higher probability count as kept where classifiers are compared."""
 
 
-class Kept(NamedTuple):
+class KeptPairs(NamedTuple):
     """How many pairs a classifier keeps: of those that a person called right, of those called wrong, of all;
     and its calibration error, in percent, on what a person said."""
 
@@ -43,8 +43,8 @@ class Corrected(NamedTuple):
     right: int
     wrong: int
     pairs: int
-    bundled: Kept
-    corrected: Kept
+    bundled: KeptPairs
+    corrected: KeptPairs
 
     @property
     def is_better(self) -> bool:
@@ -83,10 +83,10 @@ def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) 
     return Corrected(good, said - good, len(before), *kept)
 
 
-def _kept(said: np.ndarray, every: np.ndarray, right: np.ndarray) -> Kept:
+def _kept(said: np.ndarray, every: np.ndarray, right: np.ndarray) -> KeptPairs:
     """By the probabilities of the pairs that were answered, and of all."""
-    good, bad, all_pairs = (int((of > KEPT).sum()) for of in (said[right], said[~right], every))
-    return Kept(good, bad, all_pairs, calibration_error(said, right))
+    good, bad, all_pairs = (int((of > KEPT_ABOVE).sum()) for of in (said[right], said[~right], every))
+    return KeptPairs(good, bad, all_pairs, calibration_error(said, right))
 
 
 def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:
