@@ -138,10 +138,10 @@ def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
     goes on has its text already."""
     from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.prepare.corpora import bitexts_of
-    from mexma_cli.stages.train.run_folder import RECIPE
+    from mexma_cli.stages.train.run_folder import RECIPE as RESOLVED
     from mexma_cli.store.embeddings import EmbeddingStore
 
-    if resume and (Path(settings.run) / RECIPE).is_file():
+    if resume and (Path(settings.run) / RESOLVED).is_file():
         return
     if not isinstance(settings, DecomposeRecipe):
         bitexts_of(settings.data)
