@@ -451,7 +451,7 @@ def search(
     0.91 line 2074: Él nació en África.
     0.42 line 193: Los niños me tienen miedo.
     """
-    from mexma_cli.settings.stages import ScoreSettings
+    from mexma_cli.settings.stages import TYPED_TOP, ScoreSettings
     from mexma_cli.stages import search as stage
     from mexma_cli.stages.embed.inputs import open_inputs, open_store
 
@@ -462,7 +462,9 @@ def search(
     ids = None if docs is None else Path(docs)
     if query is not None:
         store = open_store(_path(target))
-        return stage.nearest_to_sentence(query, store, _choice(encoder), top or 5, stage.places(store, ids))
+        return stage.nearest_to_sentence(
+            query, store, _choice(encoder), top or TYPED_TOP, stage.places(store, ids)
+        )
     assert queries is not None
     wanted = ScoreSettings.of(settings)
     with ExitStack() as stack:
@@ -659,12 +661,13 @@ def evaluate(
     from mexma_cli.evaluation.embedder import Embedder
     from mexma_cli.evaluation.xsim import evaluate as measure
     from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
+    from mexma_cli.stages.embed.inputs import load_encoder
 
     wanted = ScoreSettings.of(settings)
     codes = languages if languages is None or isinstance(languages, str) else ",".join(languages)
     data = read_texts(Path(folder), split, codes, target)
     choice = _choice(encoder)
-    loaded = _loaded(choice.to_measure() if isinstance(choice, EncoderChoice) else choice)
+    loaded = load_encoder(choice.to_measure()) if isinstance(choice, EncoderChoice) else choice
     return measure(data, Embedder(loaded), wanted)
 
 
@@ -757,11 +760,9 @@ def _choice(encoder: str | Path | SentenceEncoder | None) -> EncoderChoice | Sen
     return named
 
 
-def _loaded(
-    encoder: str | Path | SentenceEncoder | EncoderChoice | None, normalised: bool = True
-) -> SentenceEncoder:
+def _loaded(encoder: str | Path | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
     from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.embed.inputs import load_encoder
 
-    choice = encoder if isinstance(encoder, EncoderChoice) else _choice(encoder)
+    choice = _choice(encoder)
     return load_encoder(choice, normalised) if isinstance(choice, EncoderChoice) else choice

@@ -23,14 +23,12 @@ from mexma_cli.commands.options import (
     section,
 )
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
+from mexma_cli.settings.stages import TYPED_TOP, EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
 
 log = logging.getLogger(__name__)
-
-TYPED_TOP = 5
 
 
 @click.command("search")

@@ -318,8 +318,6 @@ class BitextFormat(ABC):
         raise NotImplementedError
 
 
-_LOOKED_AT = 200
-"""Pairs whose languages are identified, at most."""
 _BREAKS = re.compile(r"[\t\n\r]")
 
 
@@ -398,10 +396,10 @@ def write_pairs(
 
 def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
     """The pairs; warn where the first ones look as if they were in other languages."""
-    from mexma_cli.text.identify import FEWEST, identifier, warn_of_languages
+    from mexma_cli.text.identify import FEWEST, LOOKED_AT, identifier, warn_of_languages
 
     pairs = iter(pairs)
-    first = list(islice(pairs, _LOOKED_AT))
+    first = list(islice(pairs, LOOKED_AT))
     stated = any(known(code) != UNSTATED for code in languages)
     if stated and len(first) >= FEWEST:
         sides = [pair.source for pair in first], [pair.target for pair in first]

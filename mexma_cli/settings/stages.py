@@ -154,6 +154,10 @@ MarginName = Literal["ratio", "distance", "absolute"]
 SCORING = "Scoring options"
 
 
+TYPED_TOP = 5
+"""Sentences that a search finds for a typed query."""
+
+
 class ScoreSettings(Section):
     """How a pair is scored."""
 

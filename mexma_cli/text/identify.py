@@ -31,8 +31,8 @@ _NEARLY_ALL = 0.8
 _LONG, _SURE_OF_KINDRED = 1000, 0.8
 """Characters of a document from which kindred languages are told apart in it, and the probability that it
 takes: measured in notes/splitting.md."""
-FEWEST = 10
-"""Lines from which their language is compared with the stated one."""
+FEWEST, LOOKED_AT = 10, 200
+"""Lines from which their language is compared with the stated one, and the first lines that are looked at."""
 _LONGEST = 4000
 """Characters of a document that are looked at, and of a line."""
 _SPACES = re.compile(r"\s+")

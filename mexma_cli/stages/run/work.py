@@ -42,7 +42,7 @@ from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.amounts import counted, such_as
-from mexma_cli.text.identify import FEWEST, another_language, identifier
+from mexma_cli.text.identify import FEWEST, LOOKED_AT, another_language, identifier
 from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, read_sentences, scan
 from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
@@ -195,7 +195,7 @@ def cut(task: Task) -> dict[str, Any]:
     broken = broken_lines(next(read_pieces(Path(texts[0]), texts[0]), b""))
     notes = [f"{texts[0]}: {broken}"] if broken else []
     every = chain.from_iterable(map(read_sentences, texts))
-    first = list(islice(every, _LOOKED_AT))
+    first = list(islice(every, LOOKED_AT))
     identified = identifier("py3langid")
     assert identified is not None
     other = another_language(first, task.unit.name.partition("/")[0], identified)
@@ -477,7 +477,6 @@ _NARROWEST = 0.001  # width of a bin
 _BANDS = 6
 _OF_A_BAND = 3
 _WORST = 6
-_LOOKED_AT = 200  # lines of a text, whose language is compared with the stated one
 _VAGUE = 0.4  # width of a precision's interval
 _AT_ONCE = 1 << 20
 
