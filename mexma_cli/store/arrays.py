@@ -74,7 +74,9 @@ def check_size(path: Path, wanted: int, hint: str) -> None:
 
 
 def check_content(path: Path, checksum: str, hint: str) -> None:
-    """Refuse a file whose xxh3_128 is not `checksum`."""
+    """Refuse a file that is missing, or whose xxh3_128 is not `checksum`."""
+    if not path.is_file():
+        raise MexmaError(f"{path} is missing", hint)
     if _comparing and checksum_file(path) != checksum:
         raise MexmaError(f"{path} is damaged: its checksum is not the manifest's", hint)
 

@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from mexma_cli import files
 from mexma_cli.encoder.loading.weights import read_pickled, read_tensors, reason
 from mexma_cli.errors import MexmaError, is_out_of_memory
+from mexma_cli.store.arrays import check_content
 
 MANIFEST = "checkpoint.json"
 BEST = "best"
@@ -199,10 +200,7 @@ def verify(path: Path) -> CheckpointManifest:
     if not manifest.checksum or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
     for name, checksum in manifest.files.items():
-        if not (path / name).is_file():
-            raise MexmaError(f"{path}: {name} is missing", _DAMAGED)
-        if files.checksum_file(path / name) != checksum:
-            raise MexmaError(f"{path}: {name} is damaged (its checksum differs)", _DAMAGED)
+        check_content(path / name, checksum, _DAMAGED)
     return manifest
 
 

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 _FIRST, _SAMPLE, _ENOUGH = 16, 1 << 13, 0.5  # lines that are embedded at first, at most; enough seconds
 _LOOKED_AT = 256  # lines of a store, to see how long they are
-_KEY_BYTES = 8
-_STORED_BYTES = 2  # of a number in an embedding store
+KEY_BYTES = 8
+"""Of a neighbour in a list."""
+STORED_BYTES = 2
+"""Of a number in an embedding store."""
 _ASSUMED = "a machine as busy as now, and random vectors"
 
 
@@ -60,10 +62,10 @@ def estimate(
         if side.lines:
             assert encoder is not None
             embedding += seconds_a_line(encoder, iter(side.lines)) * side.rows
-            temporary += side.rows * dim * _STORED_BYTES + side.text
+            temporary += side.rows * dim * STORED_BYTES + side.text
     memory = wanted if settings.memory is None else min(wanted, settings.memory)
     output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
-    journal = _KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)
+    journal = KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)
     making = pairs.start + pairs.of(1, n + m, 0) if pairs is not None else 0.0
     times = {"embedding": embedding, "pairs": making}
     if has_index(n, m, settings.index):  # how thoroughly it must be searched is found out on the way

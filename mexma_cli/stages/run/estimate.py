@@ -23,7 +23,7 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.costs import PEAKS, STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
-from mexma_cli.stages.knn.estimate import seconds_a_line
+from mexma_cli.stages.knn.estimate import KEY_BYTES, STORED_BYTES, seconds_a_line
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
@@ -47,8 +47,6 @@ from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _LIKE_SENTENCES = re.compile(rb"[^\n]{1,%d}(?=\s)|[^\n]{1,%d}" % ((_SENTENCE_BYTES,) * 2))
-_STORED_BYTES = 2  # of a number in an embedding store
-_KEY_BYTES = 8
 _WORKER_BYTES, _TORCH_BYTES = 50_000_000, 230_000_000  # once they are loaded
 _RULES_BYTES = 200_000_000  # the rules of sentences, and what tells languages
 _BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 5500, 220_000_000
@@ -299,11 +297,11 @@ def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
     from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, ROWS
 
     tile, lists = min(recipe.units.tile, rows), lists_of(recipe.mine.index, rows)[0]
-    training = 12 * dim * min(rows, training_rows(lists)) + 2 * _KEY_BYTES * rows
+    training = 12 * dim * min(rows, training_rows(lists)) + 2 * KEY_BYTES * rows
     shard = 4 * dim * lists + round(SLACK * _index_bytes(recipe, rows, dim) * tile / rows)
     chunk = min(CHUNK, (8 * dim + 20 * HITS + 24 * PROBES) * tile)
-    looking = chunk + 3 * _KEY_BYTES * HITS * tile + shard + _KEY_BYTES * rows
-    scoring = 4 * dim * min(ROWS, tile) + BLOCK_BYTES + 12 * _KEY_BYTES * HITS * tile
+    looking = chunk + 3 * KEY_BYTES * HITS * tile + shard + KEY_BYTES * rows
+    scoring = 4 * dim * min(ROWS, tile) + BLOCK_BYTES + 12 * KEY_BYTES * HITS * tile
     return max(training, looking, scoring)
 
 
@@ -317,7 +315,7 @@ def _index_bytes(recipe: CorpusRecipe, rows: int, dim: int) -> int:
 def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -> tuple[int, int]:
     """Bytes of all that a run keeps, at most (every line in a pair), and bytes that units read and write, all
     through the network if the run's folder is there."""
-    vector, keys, tile = dim * _STORED_BYTES, recipe.mine.k * _KEY_BYTES, recipe.units.tile
+    vector, keys, tile = dim * STORED_BYTES, recipe.mine.k * KEY_BYTES, recipe.units.tile
     disk = network = 0
     for text in texts.values():  # cut, embedded, merged, looked through for rows
         disk += 3 * text.bytes + 2 * text.lines * vector
@@ -341,7 +339,7 @@ def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -
     }
     for pair in indexed:
         for own, other in (pair, pair[::-1]):
-            found = _KEY_BYTES * HITS * texts[own].lines
+            found = KEY_BYTES * HITS * texts[own].lines
             disk += found
             network += 3 * found + (2 * shards[own] + 3) * sizes[other]  # for its checksum, too
     return disk + sum(sizes.values()), network
