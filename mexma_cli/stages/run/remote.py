@@ -11,7 +11,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -223,22 +223,29 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
     and this one does not have, are removed at the end.
 
     Nothing is copied that the manifest there says is the same. What was copied is read again, and compared. A
-    list of what is in work is there meanwhile: after a kill it tells what is ours. Refused: a URL that cannot
-    be written, a name that something else has, a file that is damaged.
+    list of what is in work is there meanwhile, with the checksums that each file may have after a kill.
+    Refused: a URL that cannot be written, a file there that would be lost and is not as a run has sent it, a
+    file that is damaged.
     """
     sums = {name: checksum for name, (_, checksum) in files.items()}
     with _file_system(url) as (system, place):
         place = place.rstrip("/")
         before, begun = _sent(system, place, url, sums)
-        there = {name for name in before | begun if system.exists(f"{place}/{name}")}
+        there = {name for name in before | begun if system.lexists(f"{place}/{name}")}
         # What was in work may be there or not, and old or new.
         new = {name for name in sums if name not in there or name in begun or before[name] != sums[name]}
         gone = there - sums.keys() if whole else set()
-        after = {name: before.get(name, "") for name in there - gone} | sums
+        ours = {
+            name: sorted({of[name] for of in (before, sums) if name in of}.union(begun.get(name, ())))
+            for name in new | gone | begun.keys()
+        }
+        for name in sorted(there & (new | gone)):
+            _check_sent(system, f"{place}/{name}", f"{url}/{name}", ours[name], files.get(name))
+        after = {name: before[name] for name in before.keys() & there - gone} | sums
         if new or gone:
             _make_folder(system, place)
             with system.open(f"{place}/{_IN_WORK}", "wb") as file:
-                file.write(_manifest(dict.fromkeys(new | gone | begun.keys(), "")))
+                file.write(_manifest(ours))
             _settle(system, place, _IN_WORK)
             with system.transaction:
                 try:
@@ -252,7 +259,9 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
             _settle(system, place, *new)
             for name in sorted(new):
                 with system.open(f"{place}/{name}", "rb") as file:
-                    if _copied_bytes(file) != sums[name]:
+                    if (found := _copied_bytes(file)) != sums[name]:
+                        ours[name].append(found)
+                        system.pipe_file(f"{place}/{_IN_WORK}", _manifest(ours))
                         raise MexmaError(
                             f"{url}/{name} is not what was sent there", "run the same command again"
                         )
@@ -261,7 +270,9 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
             _settle(system, place, MANIFEST)
         for name in sorted(gone):
             system.rm_file(f"{place}/{name}")
-        if new or gone or begun:
+        if left := {name: ours[name] for name in begun.keys() & there - new - gone}:
+            system.pipe_file(f"{place}/{_IN_WORK}", _manifest(left))
+        elif new or gone or begun:
             system.rm_file(f"{place}/{_IN_WORK}")
 
 
@@ -305,31 +316,53 @@ def _copied_bytes(source: IO[bytes], to: IO[bytes] | None = None) -> str:
     return digest.hexdigest()
 
 
-def _manifest(sums: Mapping[str, str]) -> bytes:
+def _check_sent(
+    system: Any, there: str, url: str, sums: Collection[str], file: tuple[Path, str] | None
+) -> None:
+    """Refuse a file that is to be replaced, by `file` of here, or removed, and has none of the checksums of
+    what runs have sent; a kill may have left the beginning of what is sent now."""
+    digest = xxhash.xxh3_128()
+    with system.open(there, "rb") as found, ExitStack() as stack:
+        whole = stack.enter_context(file[0].open("rb")) if file else None
+        begins = whole is not None
+        while block := found.read(_COPY):
+            digest.update(block)
+            begins = begins and whole is not None and whole.read(len(block)) == block
+    if not begins and digest.hexdigest() not in sums:
+        raise _not_sent(url)
+
+
+def _not_sent(url: str) -> MexmaError:
+    return MexmaError(
+        f"{url} is not what a run has sent there, and would be lost",
+        "move it away, or name another `output.to`",
+    )
+
+
+def _manifest(sums: Mapping[str, Any]) -> bytes:
     return (json.dumps({"kind": "corpus", "files": sums}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _sent(system: Any, place: str, url: str, names: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Names of what runs have sent, with checksums, and of what was in work when one was killed; a manifest
-    of something else, or another's file of one of the names, is refused."""
+def _sent(
+    system: Any, place: str, url: str, names: Collection[str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Names of what runs have sent, with checksums, and of what was in work when one was killed, with those
+    that it may have; a manifest of something else, or another's file of one of the names, is refused."""
     system.invalidate_cache()
     before, begun = (_listed(system, f"{place}/{name}", f"{url}/{name}") for name in (MANIFEST, _IN_WORK))
     for name in sorted(set(names) - before.keys() - begun.keys()):
-        if system.exists(f"{place}/{name}"):
-            raise MexmaError(
-                f"{url}/{name} was not sent by a run, and would be replaced",
-                "move it away, or name another `output.to`",
-            )
+        if system.lexists(f"{place}/{name}"):
+            raise _not_sent(f"{url}/{name}")
     return before, begun
 
 
-def _listed(system: Any, manifest: str, url: str) -> dict[str, str]:
+def _listed(system: Any, manifest: str, url: str) -> dict[str, Any]:
     """The files and checksums in a manifest that `send` wrote; nothing where there is none."""
     if not system.exists(manifest):
         return {}
     try:
         found = json.loads(system.cat_file(manifest))
-        files = dict[str, str](found["files"]) if found["kind"] == "corpus" else {"": ""}
+        files = dict[str, Any](found["files"]) if found["kind"] == "corpus" else {"": ""}
         if all(stays_inside(name) and _NAMES.fullmatch(name) for name in files):
             return files
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -232,6 +232,60 @@ def test_a_killed_sending_is_done_again(
     assert below(memory, "/found/") == before
 
 
+@pytest.mark.parametrize("name", [PAIRS, MORE, "report.html"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_file_of_the_users_in_the_place_of_one_that_was_sent_stays(
+    memory: fsspec.AbstractFileSystem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    killed: bool,
+) -> None:
+    """It would be replaced, or removed, as a file of the earlier run, or as one that a kill has left."""
+    send(made(tmp_path, one="one", page="page"), "memory://found")
+    if killed:
+        monkeypatch.setattr(type(memory), "transaction", nullcontext())
+        breaking(memory, monkeypatch, name)
+        monkeypatch.setattr(type(memory), "rm_file", lambda *_: None)  # there is no time for it
+        with pytest.raises(MexmaError, match="reset"):
+            send(made(tmp_path, one="other", more="more", page="another page"), "memory://found")
+        monkeypatch.undo()
+    else:
+        send(made(tmp_path, one="other", more="more", page="another page"), "memory://found")
+    memory.pipe_file(f"/found/{name}", b"my own")
+    before = below(memory, "/found/")
+    for files in (made(tmp_path, one="third"), made(tmp_path, one="3", more="3", page="3")):
+        with pytest.raises(MexmaError, match=f"memory://found/{name} is not what a run has sent"):
+            send(files, "memory://found")
+        assert below(memory, "/found/") == before
+    memory.rm_file(f"/found/{name}")
+    files = made(tmp_path, one="third", page="the third page")
+    send(files, "memory://found")
+    assert sorted(below(memory, "/found/")) == [PAIRS, "manifest.json", "report.html"]
+
+
+def test_what_a_kill_left_is_known_after_a_second_kill(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the beginning of a file, and what a sending of other language pairs does not touch."""
+    send(made(tmp_path, one="one", page="page"), "memory://found")
+    for one, more in (("second", "more"), ("the third", "more of it")):
+        monkeypatch.setattr(type(memory), "transaction", nullcontext())
+        breaking(memory, monkeypatch, MORE)
+        monkeypatch.setattr(type(memory), "rm_file", lambda *_: None)
+        with pytest.raises(MexmaError, match="reset"):
+            send(made(tmp_path, one=one, more=more, page="page"), "memory://found")
+        monkeypatch.undo()
+        assert memory.cat_file(f"/found/{PAIRS}") == one.encode()
+        memory.pipe_file(f"/found/{MORE}", b"mor")
+    send(made(tmp_path, page="fourth"), "memory://found", whole=False)
+    listed = json.loads(memory.cat_file("/found/manifest.json.partial"))["files"]
+    assert listed.keys() == {PAIRS, MORE}
+    send(made(tmp_path, one="fourth", more="more and more", page="fourth"), "memory://found")
+    assert sorted(below(memory, "/found/")) == [PAIRS, MORE, "manifest.json", "report.html"]
+    assert memory.cat_file(f"/found/{MORE}") == b"more and more"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -295,10 +349,10 @@ def test_a_file_that_was_not_sent_there_is_named_before_the_work(
     memory.pipe_file(f"/found/{name}", b"my own")
     memory.pipe_file("/found/bitext/fra_Latn-eng_Latn/notes.txt", b"my own")
     before = below(memory, "/found/")
-    with pytest.raises(MexmaError, match=f"memory://found/{name} was not sent by a run"):
+    with pytest.raises(MexmaError, match=f"memory://found/{name} is not what a run has sent"):
         run_corpus(recipe, InThisProcess)
     assert not (tmp_path / "run").exists() and below(memory, "/found/") == before
-    with pytest.raises(MexmaError, match=f"memory://found/{name} was not sent by a run"):
+    with pytest.raises(MexmaError, match=f"memory://found/{name} is not what a run has sent"):
         send({name: (tmp_path / "eng.txt", "")}, "memory://found")
     assert below(memory, "/found/") == before
 

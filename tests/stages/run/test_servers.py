@@ -155,9 +155,9 @@ def test_what_is_sent_comes_back(kind: object, tmp_path: Path, monkeypatch: pyte
         assert fetch(f"{there}/bitext/b-c/one.txt", copies)[0].read_text() == "another one\n"
         with _file_system(there) as (system, place):
             system.pipe_file(f"{place}/{LARGE}", b"my own")
-            with pytest.raises(MexmaError, match=f"{LARGE} was not sent by a run"):
+            with pytest.raises(MexmaError, match=f"{LARGE} is not what a run has sent"):
                 check_destination(there, [*files, LARGE])
-            with pytest.raises(MexmaError, match=f"{LARGE} was not sent by a run"):
+            with pytest.raises(MexmaError, match=f"{LARGE} is not what a run has sent"):
                 send(summed(texts(tmp_path)), there)
             assert system.cat_file(f"{place}/{LARGE}") == b"my own"
 
