@@ -20,9 +20,9 @@ Made by `make docs` from the docstrings; do not edit it here.
 
 `import mexma_cli` imports nothing heavy; numpy and torch come with the first call that needs them. The
 functions do what the commands of their names do, and examples/documents.ipynb uses most of them. A mistake in
-what was given (a file that is missing or damaged, stores of different encoders, and so on) is a `MexmaError`,
-an unknown keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`. Types are in the code,
-where editors find them. `on_progress` is called with what is done and how much there is.
+what was given (a file that is missing, an argument of another type, and so on) is a `MexmaError`, an unknown
+keyword a `TypeError`, and arrays of wrong shapes or values a `ValueError`. Types are in the code, where
+editors find them. `on_progress` is called with what is done and how much there is.
 """
 METHODS = {
     "EmbeddingStore": ["open", "sentences", "vectors", "blocks"],

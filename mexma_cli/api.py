@@ -8,26 +8,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mexma_cli.arguments import (
+        AlignKeywords,
+        EmbedKeywords,
+        Encoder,
+        IdentifierName,
+        JudgingKeywords,
+        MineKeywords,
+        Name,
+        Progress,
+        RuleKeywords,
+        ScoreKeywords,
+        SplitKeywords,
+        Text,
+        Vectors,
+    )
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.formats.bitext import FoundPair
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.reporting.result import Result
-    from mexma_cli.settings.keywords import (
-        AlignKeywords,
-        EmbedKeywords,
-        JudgingKeywords,
-        MineKeywords,
-        RuleKeywords,
-        ScoreKeywords,
-        SplitKeywords,
-    )
-    from mexma_cli.settings.stages import EncoderChoice, IdentifierName
+    from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.align.align import Aligned
     from mexma_cli.stages.filter import Filtered
     from mexma_cli.stages.mine.mine import Mined
@@ -36,13 +41,24 @@ if TYPE_CHECKING:
     from mexma_cli.stages.tune.tune import Tuned
     from mexma_cli.store.embeddings import EmbeddingStore
 
-    Name = str | Path
-    Text = Name | EmbeddingStore
-    """An embedding store, open or by its path, or a text file with one sentence a line."""
-    Progress = Callable[[int, int], None]
-    """Called with what is done, and how much there is in all."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def _checked(function: _Function) -> _Function:
+    """Refuse, with a MexmaError, arguments that are not of the types of a function's parameters and
+    settings."""
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        from mexma_cli.arguments import fitted
+
+        given, named = fitted(function, given, named)
+        return function(*given, **named)
+
+    return cast(_Function, call)
+
+
+@_checked
 def split(
     inputs: Name | Sequence[Name],
     output: Name,
@@ -97,6 +113,7 @@ def split(
         return split_documents(found, how, outputs, workers, on_progress=on_progress)
 
 
+@_checked
 def langid(
     lines: Iterable[str], *, lid: IdentifierName = "py3langid", lid_model: Name | None = None
 ) -> Iterator[tuple[str, float]]:
@@ -123,8 +140,6 @@ def langid(
     from mexma_cli.errors import MexmaError
     from mexma_cli.text.identify import flores, identifier
 
-    if isinstance(lines, str):
-        raise MexmaError("`lines` is one string", "give a list of lines")
     model = identifier(lid, None if lid_model is None else Path(lid_model))
     if model is None:
         raise MexmaError("lid `none` tells no languages", "name another, or a lid_model")
@@ -134,12 +149,13 @@ def langid(
             yield flores(guess, line), guess.probability
 
 
+@_checked
 def embed(
     corpus: Name,
     output: Name,
     *,
     lang: str = "und",
-    encoder: str | Path | SentenceEncoder | None = None,
+    encoder: Encoder | None = None,
     append: bool = False,
     overwrite: bool = False,
     on_progress: Progress | None = None,
@@ -182,7 +198,8 @@ def embed(
     )
 
 
-def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore, k: int = 4) -> Neighbours:
+@_checked
+def knn(source: Vectors, target: Vectors, k: int = 4) -> Neighbours:
     """Find the k nearest rows of the other side by cosine, for every row of both sides, exactly.
 
     Rows of equal sentences all have neighbours; `mine` counts them as one.
@@ -216,13 +233,14 @@ def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore
     return exact.knn(source, target, k)
 
 
+@_checked
 def mine(
     source: Text,
     target: Text | None = None,
     *,
-    encoder: str | Path | SentenceEncoder | None = None,
-    within: tuple[str | Path, str | Path] | None = None,
-    document_pairs: str | Path | None = None,
+    encoder: Encoder | None = None,
+    within: tuple[Name, Name] | None = None,
+    document_pairs: Name | None = None,
     languages: tuple[str, str] = ("und", "und"),
     with_ids: bool = False,
     on_progress: Progress | None = None,
@@ -275,12 +293,12 @@ def mine(
     documents = None
     if within is not None:
         pairs = None if document_pairs is None else Path(document_pairs)
-        documents = read_documents(*_two(within, "within"), pairs)
+        documents = read_documents(*_two(within), pairs)
     elif document_pairs is not None:
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
-        spoken = list(map(language_of, texts, _both(languages)))
+        spoken = list(map(language_of, texts, languages))
         stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
         mined = mine_stores(
             stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
@@ -288,13 +306,14 @@ def mine(
         return replace(mined, languages=(spoken[0], spoken[-1]))
 
 
+@_checked
 def align(
     source: Text,
     target: Text,
     *,
-    encoder: str | Path | SentenceEncoder | None = None,
-    docs: tuple[str | Path, str | Path] | None = None,
-    document_pairs: str | Path | None = None,
+    encoder: Encoder | None = None,
+    docs: tuple[Name, Name] | None = None,
+    document_pairs: Name | None = None,
     find_documents: bool = False,
     languages: tuple[str, str] = ("und", "und"),
     on_progress: Progress | None = None,
@@ -341,19 +360,20 @@ def align(
     from mexma_cli.stages.align.align import DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, agreed_languages, aligned
 
-    ids = None if docs is None else _two(docs, "docs")
+    ids = None if docs is None else _two(docs)
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
-    job = AlignJob(inputs, agreed_languages(inputs, _both(languages)), settings=AlignSettings.of(settings))
+    job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
     with aligned(job, _choice(encoder), (lambda step: on_progress) if on_progress else None) as run:
         return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 
 
+@_checked
 def score(
     source: Text,
     target: Text | None = None,
     *,
-    encoder: str | Path | SentenceEncoder | None = None,
+    encoder: Encoder | None = None,
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
     languages: tuple[str, str] = ("und", "und"),
@@ -405,7 +425,7 @@ def score(
     kind = format_of(outputs[0], ROWS) if outputs else DEFAULT
     refuse_overwriting(outputs, [*bitext, *around])
     with ExitStack() as stack:
-        spoken = _both(languages)
+        spoken = languages
         if len(bitext) == 2:
             spoken = language_of(bitext[0], spoken[0]), language_of(bitext[1], spoken[1])
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
@@ -416,6 +436,7 @@ def score(
         return scored
 
 
+@_checked
 def search(
     target: Text,
     *,
@@ -423,7 +444,7 @@ def search(
     queries: Text | None = None,
     top: int | None = None,
     docs: Name | None = None,
-    encoder: str | Path | SentenceEncoder | None = None,
+    encoder: Encoder | None = None,
     **settings: Unpack[ScoreKeywords],
 ) -> list[FoundPair]:
     """Find the sentences of a store that are nearest to a query, as `mexma search` does.
@@ -473,11 +494,12 @@ def search(
         return list(stage.found_pairs(asking, asked, hits, stage.places(asked, ids)))
 
 
+@_checked
 def tune(
-    candidates: str | Path,
-    gold: str | Path,
+    candidates: Name,
+    gold: Name,
     *,
-    ids: tuple[str | Path, str | Path] | None = None,
+    ids: tuple[Name, Name] | None = None,
     precision: float | None = None,
 ) -> Tuned:
     """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
@@ -513,12 +535,13 @@ def tune(
     return tune_files(candidates, gold, source_ids, target_ids, precision)
 
 
+@_checked
 def filter(
     bitext: Name | tuple[Name, Name],
     output: Name,
     *,
     languages: tuple[str, str] = ("und", "und"),
-    exclude: Sequence[Name] = (),
+    exclude: Name | Sequence[Name] = (),
     format: str | None = None,
     rejects: Name | None = None,
     workers: int = 1,
@@ -563,7 +586,7 @@ def filter(
     made = Path(output)
     job = FilterJob(
         tuple(map(Path, inputs)),
-        _both(languages),
+        languages,
         RuleSettings.of(settings),
         tuple(map(Path, [exclude] if isinstance(exclude, str | Path) else exclude)),
         made,
@@ -576,13 +599,14 @@ def filter(
     return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
 
 
+@_checked
 def run(
     recipe: Name,
     overrides: Sequence[str] = (),
     *,
     jobs: int = 1,
     only: str | None = None,
-    pairs: Sequence[str | tuple[str, str]] = (),
+    pairs: str | Sequence[str | tuple[str, str]] = (),
 ) -> list[Path]:
     """Mine parallel text for many language pairs from one recipe, on this machine, as `mexma run` does.
 
@@ -620,10 +644,11 @@ def run(
     return outputs(found, done.units.values())
 
 
+@_checked
 def evaluate(
     folder: Name,
     *,
-    encoder: str | Path | SentenceEncoder | None = None,
+    encoder: Encoder | None = None,
     languages: str | Sequence[str] | None = None,
     target: str = "eng_Latn",
     split: str = "devtest",
@@ -671,12 +696,13 @@ def evaluate(
     return measure(data, Embedder(loaded), wanted)
 
 
+@_checked
 def train(
-    recipe: str | Path,
+    recipe: Name,
     overrides: Sequence[str] = (),
     *,
     resume: bool = False,
-    plugin: str | Path | None = None,
+    plugin: Name | None = None,
 ) -> Path:
     """Train an encoder, or a decomposer of its vectors, from a recipe in this process, as `mexma train` does.
 
@@ -722,45 +748,23 @@ def train(
     return finished
 
 
-def _two(names: tuple[Name, Name], what: str) -> tuple[Path, Path]:
+def _two(names: tuple[Name, Name]) -> tuple[Path, Path]:
     """The files of source and target."""
-    if isinstance(names, str | Path) or len(names) != 2:
-        raise TypeError(f"{what} names two files, of the source and of the target")
     return Path(names[0]), Path(names[1])
 
 
 def _path(text: Text) -> Path:
-    if isinstance(text, str | Path):
-        return Path(text)
-    if not hasattr(text, "path"):
-        from mexma_cli.errors import MexmaError
-
-        raise MexmaError(
-            f"a path or an EmbeddingStore is wanted, not {type(text).__name__}",
-            "write sentences to a file, one a line",
-        )
-    return text.path
+    return Path(text) if isinstance(text, str | Path) else text.path
 
 
-def _both(languages: tuple[str, str]) -> tuple[str, str]:
-    if isinstance(languages, str) or len(languages) != 2:
-        raise TypeError(f"languages={languages!r}: two codes are wanted, such as ('fra', 'eng')")
-    return languages
-
-
-def _choice(encoder: str | Path | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
-    from mexma_cli.errors import MexmaError
+def _choice(encoder: Encoder | None) -> EncoderChoice | SentenceEncoder:
     from mexma_cli.settings.stages import EncoderChoice
 
     named = os.path.join(".", encoder) if isinstance(encoder, Path) else encoder
-    if named is None or isinstance(named, str):
-        return EncoderChoice(model=named)
-    if not hasattr(named, "embed"):
-        raise MexmaError(f"an encoder is a name, a folder or a SentenceEncoder, not {type(named).__name__}")
-    return named
+    return EncoderChoice(model=named) if named is None or isinstance(named, str) else named
 
 
-def _loaded(encoder: str | Path | SentenceEncoder | None, normalised: bool = True) -> SentenceEncoder:
+def _loaded(encoder: Encoder | None, normalised: bool = True) -> SentenceEncoder:
     from mexma_cli.settings.stages import EncoderChoice
     from mexma_cli.stages.embed.inputs import load_encoder
 

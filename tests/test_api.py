@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -209,10 +210,6 @@ def test_figures_are_those_of_the_command(aligned: Path) -> None:
 
 def test_a_single_name_in_place_of_several(aligned: Path) -> None:
     source, target = aligned / "spa.txt", aligned / "eng.txt"
-    with pytest.raises(TypeError, match="within names two files, of the source and of the target"):
-        mexma_cli.mine(source, target, within="spa.docs")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="docs names two files"):
-        mexma_cli.align(source, target, docs=aligned / "spa.docs")  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match=r"nope\.tsv"):
         mexma_cli.filter((source, target), aligned / "kept.tsv", exclude="nope.tsv")
     with pytest.raises(ValueError, match="top=0: at least 1"):
@@ -242,9 +239,6 @@ def test_languages_are_given_one_by_one(tmp_path: Path) -> None:
     for code in ("spa", "fra", "eng"):
         (tmp_path / f"{code}.txt").write_text("Hello.\nWhere is the station?\n")
     assert {row["language"] for row in mexma_cli.evaluate(tmp_path, languages=["fra"]).rows} == {"fra_Latn"}
-    for call in (mexma_cli.mine, mexma_cli.align, mexma_cli.score):
-        with pytest.raises(TypeError, match="languages='spa-eng': two codes are wanted"):
-            call(tmp_path / "spa.txt", tmp_path / "eng.txt", languages="spa-eng")  # type: ignore[arg-type]
 
 
 def test_tune_says_what_does_without_gold(folder: Path) -> None:
@@ -265,19 +259,94 @@ def test_values_that_people_write_are_taken_or_explained() -> None:
         mexma_cli.mine("a", "b", precision=95)
 
 
-def test_sentences_in_memory_are_no_text() -> None:
-    with pytest.raises(mexma_cli.MexmaError, match="a path or an EmbeddingStore is wanted, not list"):
-        mexma_cli.align(["Hola."], ["Hello."])  # type: ignore[arg-type]
-    with pytest.raises(mexma_cli.MexmaError, match="`lines` is one string"):
-        list(mexma_cli.langid("Hola."))
-    with pytest.raises(mexma_cli.MexmaError, match=r"no language identifier 'fasttext'"):
-        list(mexma_cli.langid(["Hola."], lid="fasttext"))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "given", "named", "said"),
+    [
+        ("split", ["a", "b"], {"lang": ("a", "b")}, "`lang`: should be text (is ('a', 'b'))"),
+        (
+            "split",
+            ["a", "b"],
+            {"lang": "fra", "workers": "2"},
+            "`workers`: should be a whole number (is '2')",
+        ),
+        ("split", [["a", None], "b"], {"lang": "fra"}, "`inputs`, item 2: should be a path (is None)"),
+        ("split", [{}, "b"], {"lang": "fra"}, "`inputs`: should be a path or a list of paths (is {})"),
+        ("langid", ["Hola."], {}, "`lines`: should be a list of texts (is 'Hola.')"),
+        ("langid", [["Hola.", float("nan")]], {}, "`lines`, item 2: should be text (is nan)"),
+        (
+            "langid",
+            [["Hola."]],
+            {"lid": "helport"},
+            "`lid`: should be 'py3langid', 'heliport' or 'none' (is 'helport')\nhint: did you mean heliport?",
+        ),
+        ("search", ["a"], {"query": ["b"]}, "`query`: should be text or None (is ['b'])"),
+        (
+            "evaluate",
+            ["a"],
+            {"languages": 81},
+            "`languages`: should be text, a list of texts or None (is 81)",
+        ),
+        (
+            "mine",
+            ["a", "b"],
+            {"threshold": True},
+            "`threshold`: should be a number, 'auto' or None (is True)",
+        ),
+        ("mine", ["a", "b"], {"k": "4"}, "`k`: should be a whole number (is '4')"),
+        ("mine", ["a", "b"], {"drop_copies": 1}, "`drop_copies`: should be True or False (is 1)"),
+        (
+            "mine",
+            ["a", "b"],
+            {"languages": "spa-eng"},
+            "`languages`: should be a pair of texts (is 'spa-eng')",
+        ),
+        ("mine", ["a", "b"], {"within": "a"}, "`within`: should be a pair of paths or None (is 'a')"),
+        (
+            "mine",
+            ["a", "b"],
+            {"encoder": 42},
+            "`encoder`: should be a path, a SentenceEncoder or None (is 42)",
+        ),
+        ("mine", ["a", "b"], {"on_progress": 1}, "`on_progress`: should be a function or None (is 1)"),
+        (
+            "align",
+            [["Hola."], ["Hello."]],
+            {},
+            "`source`: should be a path or an EmbeddingStore (is ['Hola.'])\n"
+            "hint: write sentences to a file, one a line",
+        ),
+        ("run", ["a", "mine.top=1"], {}, "`overrides`: should be a list of texts (is 'mine.top=1')"),
+        (
+            "run",
+            ["a"],
+            {"pairs": 5},
+            "`pairs`: should be text or a list of texts or pairs of texts (is 5)",
+        ),
+        ("knn", [[[1.0]], [[1.0]]], {}, "`source`: should be an array or an EmbeddingStore (is [[1.0]])"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(
+    name: str, given: list[object], named: dict[str, object], said: str
+) -> None:
+    with pytest.raises(mexma_cli.MexmaError) as caught:
+        list(getattr(mexma_cli, name)(*given, **named))
+    assert str(caught.value) == said
+
+
+def test_numbers_of_numpy_and_any_lines_are_taken(folder: Path) -> None:
+    eng = folder / "examples/spa-eng/eng.txt"
+    mined = mexma_cli.mine(folder / "spa.emb", eng, k=np.int64(4), threshold=np.float32(0.5), top=np.int8(2))  # type: ignore[arg-type]
+    assert len(mined) == 2
+    assert [code for code, _ in mexma_cli.langid(np.array(["Wo ist der Bahnhof?"]))] == ["deu_Latn"]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'lang'"):
+        mexma_cli.split(eng, folder / "out.txt")  # type: ignore[call-arg]
+
+
+def test_loading_names_what_is_wrong() -> None:
     with pytest.raises(mexma_cli.MexmaError, match=r"no pooling 'CLS'\nhint: did you mean cls\?"):
         mexma_cli.SentenceEncoder.load(pooling="CLS")  # type: ignore[arg-type]
     with pytest.raises(mexma_cli.MexmaError, match="a name or a folder, not dict"):
         mexma_cli.SentenceEncoder.load({})  # type: ignore[arg-type]
-    with pytest.raises(mexma_cli.MexmaError, match="a name, a folder or a SentenceEncoder, not int"):
-        mexma_cli.mine("a", "b", encoder=42)  # type: ignore[arg-type]
 
 
 def test_an_encoder_is_refused_where_it_embeds_nothing(folder: Path) -> None:

@@ -27,6 +27,7 @@ ROOMS = [
     "commands",
     "__init__",
     "api",
+    "arguments",
     "executors",
     "stages",
     "evaluation",

@@ -11,7 +11,16 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
 
@@ -94,6 +103,14 @@ class Section(BaseModel):
         defer_build=True,  # until something is validated: --help does not wait for it
     )
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _true_is_no_number(cls, given: Any, taken: ValidatorFunctionWrapHandler) -> Any:
+        found = taken(given)
+        if isinstance(given, bool) and not isinstance(found, bool):
+            raise PydanticCustomError("number_type", "should be a number")
+        return found
+
     @classmethod
     def kinds(cls) -> dict[str, type[Section]]:
         """The sections that may stand in place of this one, by name: only itself where there is no choice."""
@@ -143,9 +160,14 @@ def in_words(wrong: Mapping[str, Any]) -> str:
         return said  # which has the value
     if isinstance(given, dict | list):
         return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
-    shown = "null" if given is None else repr(given)
     told = of_percent(given) if wrong.get("ctx", {}).get("le") == 1 else ""
-    return f"{said} (is {shown if len(shown) <= 80 else shown[:77] + '...'}){told}"
+    return f"{said} (is {'null' if given is None else shown(given)}){told}"
+
+
+def shown(given: Any) -> str:
+    """A value as a message has it."""
+    found = " ".join(repr(given).split())
+    return found if len(found) <= 80 else f"{found[:77]}..."
 
 
 def of_percent(given: Any) -> str:

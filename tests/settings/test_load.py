@@ -426,6 +426,7 @@ def said(override: str, recipe: str | Path = SMALL) -> MexmaError:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("trainer.learning_rate=true", "`trainer.learning_rate`: should be a number (is True)"),
         ("trainer.loggers=wandb", "`trainer.loggers`: should be a list (is 'wandb')"),
         ("trainer.loggers=[x]", "loggers.0`: should be 'tensorboard' or 'wandb' (is 'x')"),
         ("phases=3", "`phases`: should be a list (is 3)"),
