@@ -187,7 +187,8 @@ class Record(Sealed):
     files: dict[Inside, str] = Field(default_factory=dict)
     """The files of the output, with their checksums."""
     left: dict[Inside, str] = Field(default_factory=dict)
-    """Files of sentence pairs beside them, which an earlier run has written in other formats."""
+    """Files of sentence pairs beside them, which an earlier run has written in other formats; while the
+    output takes its place, all that was there before."""
     checksum: str
     """Checksum of the output's content."""
     facts: dict[str, Any]
@@ -198,6 +199,11 @@ class Record(Sealed):
     """Seconds of the processor that it took, of all threads and processes together."""
     seal: str = ""
     """A checksum of all that the record says otherwise."""
+
+    @property
+    def made(self) -> dict[str, str]:
+        """The files that the unit has made; while the output takes its place, also those before."""
+        return self.files if self.key else self.left | self.files
 
 
 def in_the_way(path: Path) -> MexmaError:
@@ -324,14 +330,21 @@ class RunFolder:
             room = unit.name.partition("/")[0]
             others = {name: one for name, one in self._records(room) if one.output == unit.output}
             records += [one for name, one in others.items() if name != unit.name]
-        listed = {name: sum_ for record in records for name, sum_ in (record.left | record.files).items()}
+        listed, made = dict[str, str](), dict[str, str]()
+        for record in records:
+            before = {} if record.key else record.left  # what is there may be that still
+            as_before = {name: sum_ for name, sum_ in before.items() if self._is(name, sum_)}
+            listed |= record.left | record.files | as_before
+            made |= record.made | as_before
         for name in sorted(there - listed.keys()):
             raise in_the_way(self.path / name)
-        for record in records:
-            for name, checksum in record.files.items() if whole and record.key else ():
-                if (self.path / name).is_file():
-                    check_content(self.path / name, checksum, ANEW)
+        for name, checksum in made.items() if whole else ():
+            if (self.path / name).is_file():
+                check_content(self.path / name, checksum, ANEW)
         return listed
+
+    def _is(self, name: str, checksum: str) -> bool:
+        return (self.path / name).is_file() and checksum_file(self.path / name) == checksum
 
     def _names_there(self, unit: Unit) -> set[str]:
         """The names that are there where a unit's output goes, but for workplaces."""
@@ -369,7 +382,7 @@ class RunFolder:
             raise MexmaError(f"inputs of {unit.name} were made anew meanwhile", "run again")
         output, before = self.path / unit.output, self._read(unit.name)
         if before is not None and before.output != unit.output:
-            for name in before.files:
+            for name in before.made:
                 remove(self.path / name)
             with suppress(OSError):
                 (self.path / before.output).rmdir()
@@ -387,7 +400,7 @@ class RunFolder:
             seconds=round(seconds[0], 3),
             processor_seconds=round(seconds[1], 3),
         ).sealed()
-        self._write(unit.name, record.sealed(key="", files=own | files))
+        self._write(unit.name, record.sealed(key="", left=own))
         for name in left:  # from here on the workplace is not gone on with
             link_or_copy(self.path / name, made / Path(name).name, left[name], ANEW)
         commit(output, made=made, own={Path(name).name for name in own})

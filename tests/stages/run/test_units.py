@@ -5,12 +5,14 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint
+from mexma_cli.stages.run import units
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, read_unit
 from mexma_cli.stages.run.work import WORK, Task, perform
 
@@ -129,6 +131,35 @@ def test_a_file_that_is_not_as_it_was_made_is_named_and_stays(tmp_path: Path) ->
     piece.unlink()
     do(run, cut(of, 7))
     assert held(run) == good
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_file_of_the_users_in_an_output_that_was_taking_its_place_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """A run was killed just before or after the output took its place, and a second one, too."""
+    run, of, real = tmp_path / "run", text(tmp_path), units.commit
+    do(run, cut(of, 7))
+
+    def killed(*finals: Path, **how: Any) -> None:
+        if taken:
+            real(*finals, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(units, "commit", killed)
+        for lines in (8, 6):
+            with pytest.raises(KeyboardInterrupt):
+                do(run, cut(of, lines))
+    piece = run / NAME / "00001.txt.zst"
+    held = piece.read_bytes()
+    piece.write_bytes(b"my own\n")
+    for lines in (6, 7):
+        with pytest.raises(MexmaError, match=r"00001\.txt\.zst is damaged: its checksum"):
+            do(run, cut(of, lines))
+    assert piece.read_bytes() == b"my own\n"
+    piece.write_bytes(held)
+    assert [piece["lines"] for piece in do(run, cut(of, 7)).facts["pieces"]] == [7, 5]
 
 
 @pytest.mark.parametrize("change", ["facts", "../victim", "/victim", "text/../../victim"])
