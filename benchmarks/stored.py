@@ -46,7 +46,7 @@ def main() -> None:
                     stored(encoder, text, Path(name) / f"{text.stem}.{dim}.{kind}.emb", kind)
                     for text in texts
                 ]
-                pairs = [f"{pair.source}\t{pair.target}" for pair in mexma_cli.mine(*made).pairs()]
+                pairs = [f"{pair.source}\t{pair.target}" for pair in mexma_cli.mine(*made)]
                 first = first or pairs
                 size = dim * {"float32": 4, "float16": 2, "int8": 1}[kind] + 4 * (kind == "int8")
                 kept = len(set(pairs) & set(first)) / len(set(first))

@@ -263,9 +263,10 @@ def mine(
             `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
 
     Returns:
-        The pairs, from `pairs()`, with their scores, lines and sentences; the counts of what was left out;
-        `write`, for a file in any format; and with `precision`, or the threshold `auto` (the best estimated
-        F1), `estimated.cut`: the `threshold`, and the `precision` and `count` of the pairs above it.
+        An iterable of the pairs, with their scores, lines and sentences. It has the counts of what was left
+        out; `write`, for a file in any format; and with `precision`, or the threshold `auto` (the best
+        estimated F1), `estimated.cut`: the `threshold`, and the `precision` and `count` of the pairs above
+        it.
 
     Raises:
         MexmaError: A file that is missing or damaged, or stores of different encoders.
@@ -273,7 +274,7 @@ def mine(
 
     >>> from mexma_cli import mine
     >>> mined = mine("examples/spa-eng/spa.txt", "examples/spa-eng/eng.txt", encoder="mini", top=2)
-    >>> for pair in mined.pairs():
+    >>> for pair in mined:
     ...     print(f"{pair.score:.3f} {pair.source[:20]}… = {pair.target[:20]}…")
     1.000 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     1.000 Hay muchos gatos neg… = There are many black…
@@ -335,8 +336,8 @@ def align(
         settings: `max_size`, `threshold`, `min_aligned`, `chunks` and `keep`, as the options of those names.
 
     Returns:
-        The alignments, from `pairs()`, in the order of the documents, with their scores, documents, lines and
-        sentences; their number by kind, from `counts()`; and `write`, for a file in any format.
+        An iterable of the alignments in the order of the documents, with their scores, documents, lines and
+        sentences. It has their number by kind, from `counts()`; and `write`, for a file in any format.
 
     Raises:
         MexmaError: A file that is missing or damaged, no paired documents, or stores of different encoders.
@@ -347,7 +348,7 @@ def align(
     >>> _ = Path("spa.txt").write_text("Nació en África.\\nVino a España en 1990, donde vive ahora.\\n")
     >>> text = "He was born in Africa.\\nHe came to Spain in 1990.\\nHe lives there now.\\n"
     >>> _ = Path("eng.txt").write_text(text)
-    >>> for pair in align("spa.txt", "eng.txt", encoder="mini").pairs():
+    >>> for pair in align("spa.txt", "eng.txt", encoder="mini"):
     ...     print(pair.source_lines, pair.target_lines, pair.target)
     (1,) (1,) He was born in Africa.
     (2,) (2, 3) He came to Spain in 1990. He lives there now.

@@ -42,6 +42,8 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
 
     >>> from mexma_cli import EmbeddingStore
     >>> store = EmbeddingStore.open("spa.emb")  # from: mexma embed examples/spa-eng/spa.txt -o spa.emb
+    >>> len(store)
+    3000
     >>> store.vectors(0, 2).shape
     (2, 320)
     >>> next(store.sentences())
@@ -63,6 +65,9 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
     def __repr__(self) -> str:
         shape = f"{self.rows} rows of {self.dim}"
         return f"EmbeddingStore({str(self.path)!r}, {shape}, {self.manifest.language})"
+
+    def __len__(self) -> int:
+        return self.rows
 
     @classmethod
     def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:

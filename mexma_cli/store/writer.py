@@ -115,7 +115,7 @@ class EmbeddingWriter:
     @property
     def _kept(self) -> int:
         """Shards of the store that is appended to."""
-        return len(self._base.manifest.shards) if self._base else 0
+        return len(self._base.manifest.shards) if self._base is not None else 0
 
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
@@ -236,7 +236,7 @@ class EmbeddingWriter:
         self._stack.close()
 
     def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
-        new, base = self._shards[self._kept :], self._base.manifest if self._base else None
+        new, base = self._shards[self._kept :], self._base.manifest if self._base is not None else None
         truncated = sum(shard.truncated for shard in new) if truncated is None else truncated
         empty = sum(shard.empty for shard in new) if empty is None else empty
         return EmbeddingManifest(
@@ -277,7 +277,7 @@ class EmbeddingWriter:
         if "shards" not in left.facts:  # of a command that makes no store
             raise files.another_run(self._work, differing)
         shards = UnfinishedStore.read(self._work).facts["shards"]
-        if self._base and _BASE in differing and self._base.manifest.shards == shards:
+        if self._base is not None and _BASE in differing and self._base.manifest.shards == shards:
             # That run was killed when its folder had its name.
             if len(differing) > 1:
                 self._begin()
@@ -295,12 +295,12 @@ class EmbeddingWriter:
             for file in files_of(shard):
                 check_content(self._folder / file.name, file.checksum, AGAIN)
         self._shards = list(shards)
-        self.rows_before = self._base.rows if self._base else 0
+        self.rows_before = self._base.rows if self._base is not None else 0
         sweep(self._folder, self._shards)
 
     def _begin(self) -> None:
         sweep(self._folder, self._shards)
-        if base := self._base:
+        if (base := self._base) is not None:
             for shard in base.manifest.shards:
                 for file in files_of(shard):
                     base.check_file(file.name, file.checksum)

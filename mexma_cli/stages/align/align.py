@@ -188,7 +188,11 @@ class Aligned:
 
     def written(self, kind: BitextFormat) -> Iterable[Any]:
         """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""
-        return self.document_pairs() if kind.whole_documents else self.pairs(one_sided=kind.alignments_only)
+        return (
+            self.document_pairs()
+            if kind.whole_documents
+            else self._alignments(one_sided=kind.alignments_only)
+        )
 
     def write(self, output: str | Path, format: str | None = None, with_ids: bool = False) -> int:
         """Write the alignments to a file, in a format of `mexma align --format`; None: by the file's name.
@@ -237,9 +241,12 @@ class Aligned:
         found[~self._above(records)] = 1
         return found
 
-    def pairs(self, one_sided: bool = False) -> Iterator[AlignedPair]:
-        """The alignments that pass the filters, with their text, read on the way; `one_sided`: and sentences
-        without a translation, with nothing on the other side."""
+    def __iter__(self) -> Iterator[AlignedPair]:
+        """The alignments that pass the filters, with their text, read on the way."""
+        return self._alignments(one_sided=False)
+
+    def _alignments(self, one_sided: bool) -> Iterator[AlignedPair]:
+        """`one_sided`: and sentences without a translation, with nothing on the other side."""
         for number, records in self._by_pair():
             document = self._read(number)
             wanted = one_sided | (sizes_of(records) > 0).all(axis=1)

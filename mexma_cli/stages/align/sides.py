@@ -128,7 +128,7 @@ class FolderSide:
         for number, file in enumerate(self._paths):
             if is_store(file):
                 store = open_store(file)
-                first = self.store = self.store or store
+                first = self.store = store if self.store is None else self.store
                 check_encoder(store, first.manifest.encoder, first.manifest.fingerprint, str(first.path))
                 self.sizes[number] = store.rows
                 contents.append([self.names[number], content_checksum(store)])

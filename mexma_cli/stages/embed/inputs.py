@@ -66,7 +66,7 @@ def load_encoder_of(
     from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.store.embeddings import check_encoder
 
-    made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
+    made = [store.manifest for store in stores if store is not None and store.manifest.encoder != RAW_ENCODER]
     if isinstance(choice, EncoderChoice) and choice.model is None and made:
         first = made[0]
         log.info("no --model given: using the store's encoder, %s", first.encoder)
@@ -206,7 +206,9 @@ def open_inputs(
         if store is None:
             texts[place] = scan(stack.enter_context(spooled(path)), label)
     if aligned:
-        rows = [store.rows if store else texts[place].lines for place, store in enumerate(stores[:2])]
+        rows = [
+            store.rows if store is not None else texts[place].lines for place, store in enumerate(stores[:2])
+        ]
         if rows[0] != rows[1]:
             raise MexmaError(
                 f"{labels[0]} has {rows[0]:,} lines, {labels[1]} has {rows[1]:,}",

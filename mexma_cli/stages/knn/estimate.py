@@ -113,7 +113,7 @@ def look_at(
     """Two stores or texts for `estimate`: the inputs, their dimension, and the encoder if one is a text."""
     stores = [open_store(path) if is_store(path) else None for path in paths]
     encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
-    dim = encoder.dim if encoder else next(store.dim for store in stores if store)
+    dim = encoder.dim if encoder else next(store.dim for store in stores if store is not None)
     source, target = (_input(path, store) for path, store in zip(paths, stores, strict=True))
     return (source, target), dim, encoder
 

@@ -116,7 +116,7 @@ def mine_files(
             on_progress=on_progress,
         )
         writing = time.monotonic()
-        lines = formats()[job.kind].write(mined.pairs(), job.languages, job.with_ids)
+        lines = formats()[job.kind].write(mined, job.languages, job.with_ids)
         with together():
             changed = write_chunks(job.files, lines)
             seconds["writing"] = time.monotonic() - writing

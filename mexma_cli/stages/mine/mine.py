@@ -93,13 +93,13 @@ class Mined:
         """Candidates, before anything was dropped."""
         return len(self.candidates) + sum(self.dropped.values())
 
-    def pairs(self) -> Iterator[MinedPair]:
+    def __iter__(self) -> Iterator[MinedPair]:
         """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
         for part in slices_of(len(self.candidates), _PAIRS):
             yield from self.taken(part)
 
     def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
-        """The pairs at some places, as in `pairs`."""
+        """The pairs at some places, as by iteration."""
         found = self.candidates.take(part)
         source, target = self.texts.of(part)
         columns = [found.source + 1, found.target + 1]
@@ -117,7 +117,7 @@ class Mined:
         Raises:
             MexmaError: The format needs languages that are not stated, or the file cannot be written.
         """
-        return write_pairs(Path(output), format, self.pairs(), self.languages, self.with_ids)
+        return write_pairs(Path(output), format, self, self.languages, self.with_ids)
 
 
 def mine(

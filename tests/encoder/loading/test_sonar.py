@@ -105,7 +105,7 @@ def test_python_states_the_languages(made: tuple[Path, dict[str, np.ndarray]], t
         score(pairs, encoder=str(made[0]), margin="absolute")
     source, target = write(tmp_path / "fr.txt", "Oui", "Non"), write(tmp_path / "eng.txt", "Yes", "No")
     for function in (mine, align):
-        found = list(function(source, target, encoder=str(made[0]), languages=("fr", "eng")).pairs())
+        found = list(function(source, target, encoder=str(made[0]), languages=("fr", "eng")))
         assert found and {pair.source for pair in found} <= {"Oui", "Non", "Oui Non"}
         with pytest.raises(MexmaError, match="has no token for the language und"):
             function(source, target, encoder=str(made[0]))

@@ -32,7 +32,7 @@ def stores(tmp_path: Path, source: list[str], target: list[str]) -> StorePair:
 
 
 def sentences(found: Mined) -> list[tuple[str, str]]:
-    return sorted((pair.source, pair.target) for pair in found.pairs())
+    return sorted((pair.source, pair.target) for pair in found)
 
 
 def test_finds_the_translations_and_their_text(tmp_path: Path) -> None:
@@ -42,9 +42,9 @@ def test_finds_the_translations_and_their_text(tmp_path: Path) -> None:
         MineSettings(margin="absolute", threshold=0.9),
     )
     assert sentences(found) == [("four", "FOUR"), ("one", "ONE"), ("seven", "SEVEN")]
-    scores = [pair.score for pair in found.pairs()]
+    scores = [pair.score for pair in found]
     assert scores == sorted(found.candidates.scores.tolist(), reverse=True)
-    for pair in found.pairs():
+    for pair in found:
         assert source[pair.source_line - 1] == pair.source
         assert ["SEVEN", "FOUR", "ONE"][pair.target_line - 1] == pair.target
 
@@ -57,9 +57,7 @@ def test_duplicates_count_once_and_empty_lines_never(tmp_path: Path) -> None:
     assert (found.source.rows, found.source.duplicates, found.source.empty) == (7, 2, 2)
     assert (found.target.rows, found.target.duplicates, found.target.empty) == (6, 1, 2)
     clean = stores(tmp_path / "clean", ["b", "c", "a"], ["A", "B", "C"])
-    assert sorted(p[:3] for p in mine(*clean).pairs()) == sorted(
-        p[:3] for p in found.pairs()
-    )  # nor in neighbourhoods
+    assert sorted(p[:3] for p in mine(*clean)) == sorted(p[:3] for p in found)  # nor in neighbourhoods
 
 
 def test_one_text_cleaned_and_the_other_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,7 +94,7 @@ def test_vectors_without_a_direction_are_left_out_and_counted(tmp_path: Path) ->
 
 def test_a_side_of_empty_lines_gives_no_pairs(tmp_path: Path) -> None:
     found = mine(*stores(tmp_path, ["", " "], ["A", "B"]))
-    assert list(found.pairs()) == [] and found.source.empty == 2
+    assert list(found) == [] and found.source.empty == 2
 
 
 def test_refuses_different_encoders_and_dimensions(tmp_path: Path) -> None:
@@ -118,14 +116,14 @@ def test_thresholds_top_and_copies_are_counted_by_reason(tmp_path: Path) -> None
     both = stores(tmp_path, source, ["ONE", "two", "Three?", "FOUR", "other"])
     everything = mine(*both, MineSettings(margin="absolute", retrieval="forward"))
     assert everything.found == 5 and everything.dropped == {}
-    scores = [pair.score for pair in everything.pairs()]
+    scores = [pair.score for pair in everything]
 
     found = mine(*both, MineSettings(margin="absolute", retrieval="forward", threshold=scores[-1]))
     assert found.dropped == {"threshold": 1} and found.found == 5
     found = mine(*both, MineSettings(margin="absolute", retrieval="forward", max_score=scores[-1]))
-    assert found.dropped == {"max-score": 4} and [p.score for p in found.pairs()] == scores[-1:]
+    assert found.dropped == {"max-score": 4} and [p.score for p in found] == scores[-1:]
     found = mine(*both, MineSettings(margin="absolute", retrieval="forward", top=2))
-    assert found.dropped == {"top": 3} and [p.score for p in found.pairs()] == scores[:2]
+    assert found.dropped == {"top": 3} and [p.score for p in found] == scores[:2]
 
 
 def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
@@ -135,15 +133,15 @@ def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
     both = [make_store(tmp_path / f"{i}.emb", side, vectors) for i, side in enumerate((source, target))]
     found = mine(*both, MineSettings(margin="absolute", drop_copies=True, top=2))
     assert found.dropped == {"identical": 1, "near-identical": 1, "top": 1} and found.found == 5
-    assert [pair[1:3] for pair in found.pairs()] == [(source[i], target[i]) for i in (0, 3)]
+    assert [pair[1:3] for pair in found] == [(source[i], target[i]) for i in (0, 3)]
     assert len(mine(*both, MineSettings(margin="absolute")).candidates) == 5
 
 
 def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
     both = stores(tmp_path, ["x", "one", "", "two"], ["TWO", "ONE", "Y", "one more"])
     found = mine(*both, MineSettings(k=3), with_ids=True)
-    assert {"one", "two"} <= {pair.source for pair in found.pairs()}
-    for pair in found.pairs():
+    assert {"one", "two"} <= {pair.source for pair in found}
+    for pair in found:
         assert pair.score == pytest.approx(
             pair.cosine / ((pair.source_mean + pair.target_mean) / 2), rel=1e-6
         )
@@ -158,7 +156,7 @@ def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
     known = knn(*both, 4, keep_x=filter_rows(both[0])[0], keep_y=filter_rows(both[1])[0])
     found = mine(*both, neighbours=SearchResult(known, "IVF1", 0.5))
     assert found.how == {"index": "IVF1", "recall": 0.5}
-    assert list(found.pairs()) == list(mine(*both).pairs())
+    assert list(found) == list(mine(*both))
 
 
 def test_a_store_that_is_made_anew_with_the_same_content_is_the_same(tmp_path: Path) -> None:
@@ -193,11 +191,11 @@ def test_duplicates_count_once_in_each_document(tmp_path: Path) -> None:
     within, anywhere = (mine(*both, settings, with_ids=True, documents=one) for one in (documents, None))
     true = sorted((f"line {n}", f"LINE {n}") for n in range(200))
     assert sentences(within) == true == sentences(anywhere)
-    assert max(pair.source_line for pair in within.pairs()) == 200  # those of the paired document
+    assert max(pair.source_line for pair in within) == 200  # those of the paired document
     assert (within.source.duplicates, anywhere.source.duplicates) == (0, 50)
 
     def scored(found: Mined) -> list[tuple[float, str, int, float]]:
-        return sorted((p.score, p.source, p.source_rank, p.source_mean) for p in found.pairs())
+        return sorted((p.score, p.source, p.source_rank, p.source_mean) for p in found)
 
     assert scored(within) == scored(anywhere)
 
@@ -207,5 +205,5 @@ def test_a_line_of_two_documents_pairs_in_both(tmp_path: Path) -> None:
     (tmp_path / "t.docs").write_text("a\nb\nc\n")
     documents = read_documents(tmp_path / "s.docs", tmp_path / "t.docs")
     found = mine(*stores(tmp_path, ["x", "x", "x", "y"], ["X", "X", "Y"]), documents=documents)
-    assert sorted((pair.source_line, pair.target_line) for pair in found.pairs()) == [(1, 1), (3, 2), (4, 3)]
+    assert sorted((pair.source_line, pair.target_line) for pair in found) == [(1, 1), (3, 2), (4, 3)]
     assert (found.source.duplicates, found.target.duplicates) == (1, 0)

@@ -110,7 +110,7 @@ def test_pairs_are_the_best_of_paired_documents(
     found = mine(*stores, settings, with_ids=True, documents=documents)
     forward, backward, usable = candidates(stores, documents, kind, K if retrieval == "all" else 1)
     wanted = taken(forward, backward, retrieval)
-    pairs = {(pair.source_line - 1, pair.target_line - 1): pair.score for pair in found.pairs()}
+    pairs = {(pair.source_line - 1, pair.target_line - 1): pair.score for pair in found}
     assert pairs.keys() == wanted.keys() != set()
     assert max(abs(pairs[one] - wanted[one]) for one in pairs) < 1e-5
     assert [found.source.kept, found.target.kept] == usable
@@ -128,7 +128,7 @@ def test_one_document_of_everything_is_as_without_documents(
         mine(*stores, settings, with_ids=True, documents=one)
         for one in (None, read_documents(tmp_path / "docs", tmp_path / "docs"))
     )
-    assert list(found.pairs()) == list(plainly.pairs()) != []
+    assert list(found) == list(plainly) != []
     assert (found.source, found.target) == (plainly.source, plainly.target)
 
 
