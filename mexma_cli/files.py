@@ -469,8 +469,19 @@ class Unfinished(Sealed):
         """The difference in command, or those in inputs and settings, as `differences` says them."""
         return differences({"command": self.by}, {"command": now.by}) or differences(self.of, now.of)
 
+    def begun_in(self, folder: Path) -> Self | None:
+        """The entry of an earlier run of the same in a workplace; None where there is none. One of another
+        run is refused."""
+        if not (folder / PROGRESS).is_file():
+            return None
+        found = self.read(folder)
+        if differing := found.differences(self):
+            raise another_run(folder, differing)
+        return found
+
     def left_in(self, folder: Path) -> Self | None:
-        """The entry of an earlier run of the same in a workplace; None where this one begins anew."""
+        """The entry of an earlier run of the same in a workplace of `mexma run`; None where it begins anew:
+        there is no entry, or one of what has changed since, or a damaged one."""
         try:
             found = self.read(folder)
         except MexmaError:

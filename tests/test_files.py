@@ -135,6 +135,10 @@ def test_an_entry_is_of_one_command_with_its_inputs_and_settings(tmp_path: Path)
         now = Unfinished(by=by, of=begun.of | change)
         assert list(kept.differences(now).values()) == said
         assert now.left_in(tmp_path) is None
+        with pytest.raises(MexmaError, match=f"beginning of another run: {'; '.join(said)}"):
+            now.begun_in(tmp_path)
+    assert begun.begun_in(tmp_path) == kept
+    assert begun.begun_in(tmp_path / "another") is None
 
 
 @pytest.mark.parametrize(

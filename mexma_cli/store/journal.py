@@ -50,11 +50,10 @@ class Journal:
         with files.no_space_as_message(folder):
             self.folder.mkdir(exist_ok=True)
         self._entered, self._pause = time.monotonic(), SECONDS
-        self.begun = (folder / files.PROGRESS).is_file()
+        begun = run.begun_in(folder)
+        self.begun = begun is not None
         """Whether there is an entry."""
-        self._progress = files.Unfinished.read(folder) if self.begun else run
-        if differing := self._progress.differences(run):
-            raise files.another_run(folder, differing)
+        self._progress = begun or run
 
     def due(self) -> bool:
         """Whether the last entry is long enough ago."""

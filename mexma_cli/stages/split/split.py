@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +32,6 @@ from mexma_cli.files import (
     partial,
     read_json,
     together,
-    until_done,
     write_json_atomic,
 )
 from mexma_cli.formats.bitext import format_of
@@ -44,6 +42,7 @@ from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, Chunk
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
+from mexma_cli.store.journal import Journal, kept_beside
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.amounts import NAMED, counted
 from mexma_cli.text.compression import split_ending
@@ -89,11 +88,6 @@ class SplitOutputs:
     def files(self) -> list[Path]:
         """All of text."""
         return [self.sentences, self.documents, *([self.rejects] if self.rejects else [])]
-
-    @property
-    def work(self) -> Path:
-        """The folder of the chunks that are done, in the workplace of the sentences."""
-        return partial(self.sentences) / KEPT
 
 
 @dataclass(frozen=True)
@@ -149,17 +143,18 @@ def split(
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
     _check_beside(outputs)
-    check_outside_stores(outputs.work)
+    check_outside_stores(partial(outputs.sentences) / KEPT)
     worker = ChunkWorker(how)
     model = worker.check()
     report_progress = on_progress or (lambda done, total: None)
     with (
         only_process(outputs.files),
         no_space_as_message(outputs.sentences),
-        _work_folder(outputs.work, how, model) as folder,
+        kept_beside(outputs.sentences, Journal, _unfinished(how, model)) as journal,
     ):
-        found = _made(inputs, worker, how, folder, workers, report_progress)
-        codes = decide(found, how.limits, folder)
+        assert journal is not None
+        found = _made(inputs, worker, how, journal, workers, report_progress)
+        codes = decide(found, how.limits, journal.folder)
         report = _report(inputs, found, codes)
         if not report.documents:
             reasons = [f"{count:,} {reason}" for reason, count in inputs.passed_over.most_common(5)]
@@ -219,31 +214,22 @@ def _check_beside(outputs: SplitOutputs) -> None:
             )
 
 
-@contextmanager
-def _work_folder(folder: Path, how: Splitting, model: str | None) -> Iterator[Path]:
-    """The folder of the chunks' results, without any that other settings have made. It stays for the next run
-    if the block fails with results in it."""
-    packages = ("ftfy", "sentencex", "sentence-splitter")
-    ours = {
-        "format": _FORMAT,
-        "mexma": __version__,
-        "settings": how.as_json(),
-        "identifier": model,
-        "packages": {name: version(name) for name in packages},
-    }
-    run = Unfinished(by="split", of=ours)
-    if run.left_in(folder.parent):
-        log.info("%s: what an earlier run has finished is taken over", folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        run.enter(folder.parent)
-    with until_done(folder.parent, lambda: any(folder.glob("*.npz"))):
-        yield folder
+def _unfinished(how: Splitting, model: str | None) -> Unfinished:
+    """What the results of chunks are made with, besides the text."""
+    settings = how.as_json()
+    rules = {f"rule {rule}": limit for rule, limit in settings.pop("limits").items()}
+    packages = {name: version(name) for name in ("ftfy", "sentencex", "sentence-splitter")}
+    of = {"format": _FORMAT, "mexma": __version__, "identifier": model}
+    return Unfinished(by="split", of=of | settings | rules | packages)
 
 
 def _made(
-    inputs: Inputs, worker: ChunkWorker, how: Splitting, folder: Path, workers: int, report_progress: Progress
+    inputs: Inputs,
+    worker: ChunkWorker,
+    how: Splitting,
+    journal: Journal,
+    workers: int,
+    report_progress: Progress,
 ) -> list[Path]:
     """The files of the chunks' results, in order; those that are missing are made in this process or in
     several."""
@@ -253,7 +239,7 @@ def _made(
     def missing() -> Iterator[tuple[int, tuple[Chunk, Path]]]:
         nonlocal done
         for chunk in chunks(inputs.documents(how)):
-            path = folder / f"{chunk.number:07}.npz"
+            path = journal.folder / f"{chunk.number:07}.npz"
             found.append(path)
             if path.exists() and checksum_of(path) == chunk.checksum():
                 done += chunk.size()
@@ -263,6 +249,8 @@ def _made(
 
     with closing(in_processes(workers, worker.make, missing())) as made:
         for size, _ in made:
+            if not journal.begun:
+                journal.note()
             done += size
             report_progress(done, max(total, done))
     report_progress(done, done)

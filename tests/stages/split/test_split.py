@@ -15,6 +15,7 @@ import pytest
 import zstandard
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import Unfinished
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split import inputs as reading
 from mexma_cli.stages.split.chunk import ChunkWorker
@@ -497,9 +498,9 @@ def test_a_killed_run_ends_with_the_same_bytes(
     assert everything(tmp_path / "killed") == whole
 
 
-def test_other_text_or_settings_are_not_taken_over(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def begun(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The output of a run that was killed when two chunks were done."""
     work, target = ChunkWorker.work, tmp_path / "out" / "spa.txt"
 
     def killed(worker: ChunkWorker, chunk: reading.Chunk) -> object:
@@ -507,15 +508,31 @@ def test_other_text_or_settings_are_not_taken_over(
             raise KeyboardInterrupt
         return work(worker, chunk)
 
-    for off in ((), ("short",)):
-        monkeypatch.setattr(ChunkWorker, "work", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(corpus, to=target, language="spa_Latn")
-        monkeypatch.setattr(ChunkWorker, "work", work)
-        corpus.write_text("Una casa muy grande.\n" + corpus.read_text("utf-8"), "utf-8")
-        run(corpus, to=target, language="spa_Latn", off=off)
-        run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn", off=off)
-        assert everything(target.parent) == everything(tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ChunkWorker, "work", killed)
+        run(corpus, to=target, language="spa_Latn")
+    return target
+
+
+def test_chunks_of_other_text_are_not_taken_over(begun: Path, corpus: Path, tmp_path: Path) -> None:
+    corpus.write_text("Una casa muy grande.\n" + corpus.read_text("utf-8"), "utf-8")
+    run(corpus, to=begun, language="spa_Latn")
+    run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn")
+    assert everything(begun.parent) == everything(tmp_path / "whole")
+
+
+def test_the_beginning_of_another_run_is_named_and_stays(begun: Path, corpus: Path) -> None:
+    """Of other settings, or of another command."""
+    work = begun.with_name("spa.txt.partial")
+    before = [path.read_bytes() for path in sorted(work.rglob("*")) if path.is_file()]
+    with pytest.raises(MexmaError, match=r"another run: rule short: .* there, 9.0 now\n") as raised:
+        run(corpus, to=begun, language="spa_Latn", on=("short=9",))
+    assert f"remove {work} to start anew" in str(raised.value.hint)
+    assert before == [path.read_bytes() for path in sorted(work.rglob("*")) if path.is_file()]
+    Unfinished(by="mine", of={}).enter(work)
+    with pytest.raises(MexmaError, match="another run: command: mine there, split now"):
+        run(corpus, to=begun, language="spa_Latn")
+    assert (work / "kept" / "0000001.npz").exists()
 
 
 def test_languages_that_nobody_knows_are_refused_before_the_work(tmp_path: Path, out: Path) -> None:
