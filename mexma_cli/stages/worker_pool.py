@@ -7,9 +7,10 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -49,7 +50,9 @@ def in_processes(
     waiting: dict[Future[Result], Key] = {}
     try:
         for key, arguments in chain(first, items):
-            waiting[pool.submit(_result, *arguments)] = key
+            with _uninterrupted():  # this may start a process
+                future = pool.submit(_result, *arguments)
+            waiting[future] = key
             if len(waiting) == 2 * count:
                 yield from _ended(waiting, in_order)
         while waiting:
@@ -62,6 +65,16 @@ def in_processes(
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back while the block runs. A process that starts in it gets none, from its first moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ended(waiting: dict[Future[Result], Key], in_order: bool) -> Generator[tuple[Key, Result]]:
