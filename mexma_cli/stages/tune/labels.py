@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class Labels:
-    """A file of labels of two texts; one of other texts, or with a line that is no label, is refused. Labels
-    of no pair that was found, such as those of joined sentences, do not count, and it is said how many."""
+    """A file of labels of two texts, each of all pairs with its two sentences. One of other texts, or with a
+    line that is no label, is refused. Labels of no pair that was found, such as those of joined sentences, do
+    not count, and it is said how many."""
 
     def __init__(self, path: Path, pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> None:
         self._path, self._pairs, self._stores = path, pairs, (source, target)
@@ -78,38 +79,34 @@ class Labels:
         return int(self._pairs.source[place]), int(self._pairs.target[place])
 
     def _read(self) -> None:
-        placed: dict[tuple[int, int], Label] = {}
-        others: dict[tuple[str, str], Label] = {}  # whose lines are not known
-        for label in read_labels(self._path):
-            rows = label.lines[0] - 1, label.lines[1] - 1
-            if rows == (-1, -1):
-                others[label.sentences] = label
-            else:
-                placed[rows] = label
-        total, found, wanted = len(placed) + len(others), list[dict[int, str]](), list[list[int]]()
+        labels = list(read_labels(self._path))
+        placed = [label for label in labels if label.lines != (0, 0)]
+        answers = {label.sentences: label.answer for label in labels}
+        known = list[dict[int, str]]()
         for side, store in enumerate(self._stores):
-            lines = np.array([rows[side] for rows in placed], dtype=np.int64)
+            lines = np.array([label.lines[side] - 1 for label in placed], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
                 raise self._refused("has labels of other texts")
             texts = KeptTexts(store.sentences(), lines).take(lines)
-            if list(map(one_field, texts)) != [label.sentences[side] for label in placed.values()]:
+            if list(map(one_field, texts)) != [label.sentences[side] for label in placed]:
                 raise self._refused("has labels of other texts")
-            found.append(_rows_of({sentences[side] for sentences in others}, store))
-            wanted.append([*lines.tolist(), *found[side]])
-        known = [set(rows.values()) for rows in found]
-        if total == len(others) > 0 and not any(one in known[0] and two in known[1] for one, two in others):
+            known.append(_rows_of({sentences[side] for sentences in answers}, store))
+        sides = [set(rows.values()) for rows in known]
+        if answers and not any(one in sides[0] and two in sides[1] for one, two in answers):
             raise self._refused("has no label of two lines of these texts")
-        near = np.isin(self._pairs.source, wanted[0]) & np.isin(self._pairs.target, wanted[1])
+        near = np.isin(self._pairs.source, list(known[0])) & np.isin(self._pairs.target, list(known[1]))
+        used = set[tuple[str, str]]()
         for place in np.flatnonzero(near).tolist():
-            rows = self._rows(place)
-            sentences = found[0].get(rows[0], ""), found[1].get(rows[1], "")
-            if label := placed.pop(rows, None) or others.pop(sentences, None):
-                self._answers[place] = label.answer
-        if left := len(placed) + len(others):
+            source, target = self._rows(place)
+            sentences = known[0][source], known[1][target]
+            if answer := answers.get(sentences):
+                self._answers[place] = answer
+                used.add(sentences)
+        if left := len(answers) - len(used):
             said = (
                 "%s: %s of %s do not count: of pairs that mining does not find here, such as joined sentences"
             )
-            log.warning(said, self._path, f"{left:,}", counted(total, "label"))
+            log.warning(said, self._path, f"{left:,}", counted(len(answers), "label"))
 
     def _refused(self, why: str) -> MexmaError:
         return MexmaError(
