@@ -248,7 +248,11 @@ class RoadGroup(LazyGroup):
             error.message = printable(error.message)  # pyrefly: ignore[read-only]  # Click says that it is final
             raise
         except KeyboardInterrupt:
-            click.echo("\ninterrupted", err=True)
+            if os.environ.get("RANK", "0") == "0":  # of torchrun's processes, the first one says it for all
+                click.echo("\ninterrupted", err=True)
+            exec(
+                ""
+            )  # where Ctrl-C came inside of an `exec`, Python would end by the signal, without the code
             ctx.exit(130)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,7 @@ def forks_of_launchers(patch: pytest.MonkeyPatch, before: str = "") -> list[Prog
 
 def forks_of_pools(patch: pytest.MonkeyPatch) -> None:
     """Processes that work side by side for this one are forks, too: they need not import what it has."""
+    forkserver.ensure_running()  # a pool would start it with Ctrl-C held back, also from what it forks later
     patch.setattr(multiprocessing, "get_context", lambda method: _forks)
 
 

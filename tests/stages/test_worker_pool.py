@@ -7,14 +7,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.worker_pool import end_if_stopped, in_processes
-from tests.processes import forks_of_pools, wait_until
+from tests.processes import MEXMA, Program, forks_of_pools, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +93,27 @@ def test_left_early_all_take_away_what_they_made(tmp_path: Path) -> None:
         next(results)
         wait_until((tmp_path / "1").exists)
     assert [path.name for path in tmp_path.iterdir()] == ["ended"]
+
+
+def is_starting(pid: int) -> bool:
+    """Whether a process of a pool is there."""
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return any(b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("seconds", [0.1, *(pytest.param(at, marks=pytest.mark.slow) for at in (0, 0.3, 1))])
+@pytest.mark.parametrize("command", ["split a.txt --lang eng -o s.txt", "filter a.tsv -o f.tsv"])
+def test_ctrl_c_while_processes_start_is_said_in_a_line(tmp_path: Path, command: str, seconds: float) -> None:
+    lines = [f"This is sentence number {number} of a text.\n" for number in range(100_000)]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    (tmp_path / "a.tsv").write_text("".join(f"{line[:-1]}\t{line}" for line in lines))
+    program = Program(MEXMA, *command.split(), "--workers", "2", folder=tmp_path)
+    program.until(lambda: is_starting(program.pid))
+    time.sleep(seconds)
+    os.killpg(program.pid, signal.SIGINT)
+    stderr = program.communicate()[1]
+    assert program.returncode == 130 and stderr.endswith("\ninterrupted\n") and "Traceback" not in stderr
+    assert sorted(path.name for path in tmp_path.glob("*.t*")) == ["a.tsv", "a.txt"]
