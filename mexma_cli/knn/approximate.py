@@ -25,6 +25,7 @@ from mexma_cli.knn.faiss_index import SideIndex, choose, training_rows, with_thr
 from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, score
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, no_neighbours
 from mexma_cli.knn.sides import Side, VectorSource
+from mexma_cli.knn.tiled import Span
 from mexma_cli.knn.tiles import search
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.settings.stages import EXACT, SearchSettings
@@ -149,8 +150,10 @@ def _approximate(
     for direction, own, theirs, before in ((ahead, *lists, 0), (back, *lists[::-1], len(left))):
         if done >= before + len(direction.own):
             continue
+        whole = Span(0, len(direction.other))
         for first, stop in direction.chunks(effort.hits, done - before, chunk):
-            score(*direction.look_up(first, stop, effort.hits, k), first, direction.other, own, theirs)
+            # nothing of a chunk is kept while the next one is looked up
+            score(*direction.look_up(first, stop, effort.hits, k), first, direction.other, whole, own, theirs)
             done += stop - first
             progress(stop - first)
             if journal is not None and journal.due():

@@ -1,9 +1,10 @@
 """The search by indexes: rows of one side are looked up in an index over the other, and what is found gets
-exact cosines. One process does it for all rows; several do it span by span, and the cosines tile by tile.
+exact cosines. One process does it for all rows; several do it span by span.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,14 +13,12 @@ import torch
 
 from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import BLOCK, SEED, PartitionedIndex
-from mexma_cli.knn.sides import Side, VectorSource, dots
-from mexma_cli.knn.tiled import Span, Window, of_whole
+from mexma_cli.knn.sides import Side, dots
+from mexma_cli.knn.tiled import Span, of_whole
 from mexma_cli.knn.units import EMPTY, rows_of
 from mexma_cli.numerics.threads import in_slices
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
-ROWS = 1 << 16
-"""Rows of x in a tile whose vectors are in memory while their cosines are computed."""
 CHUNK = 1 << 28
 """Bytes in which rows are looked up and scored at a time, where the memory has no limit."""
 BLOCK_BYTES = 1 << 22
@@ -84,89 +83,70 @@ class Direction:
 
 
 def score(
-    queries: np.ndarray, near: Candidates, first: int, other: Side, own: np.ndarray, theirs: np.ndarray
-) -> None:
-    """Compute the exact cosines of candidates, and keep the best for the rows of both sides.
+    queries: np.ndarray,
+    near: Candidates,
+    first: int,
+    other: Side,
+    span: Span,
+    own: np.ndarray,
+    theirs: np.ndarray,
+) -> Candidates:
+    """Compute the exact cosines of candidates in a span, and keep the best for the rows of both sides.
 
-    The other side is read once, block by block.
+    The span is read once, block by block.
 
     Args:
         queries: Unit vectors [n, d] of own rows from `first` on.
-        own, theirs: Keys of the best so far, int64 [rows, k], each ascending; updated in place.
+        span: Kept rows of the other side; no candidate comes before it.
+        own, theirs: Keys of the best so far, int64 [rows, k], each ascending, of all own rows and of those of
+            the span; updated in place.
+
+    Returns:
+        The candidates behind the span.
     """
     places, cosines = near.starts.copy(), np.empty(len(near.columns), np.float32)
     block = max(1, BLOCK_BYTES // (4 * max(1, other.dim)))
-    for start in range(0, len(other), block):
-        vectors = other.units(start, start + block)
+    for start in range(span.start, span.stop, block):
+        vectors = other.units(start, min(start + block, span.stop))
 
         def some(a: int, b: int, vectors: np.ndarray = vectors, start: int = start) -> None:
             ends = near.ends[a:b]
             kernels.score_lists(queries[a:b], vectors, start, near.columns, places[a:b], ends, cosines)
 
         in_slices(len(queries), some)
-    kernels.offer_lists(own, theirs, first, *near, cosines)
+    kernels.offer_lists(own, theirs, first, span.start, near.columns, near.starts, places, cosines)
+    return near._replace(starts=places)
 
 
-def pairs_of(direction: Direction, hits: int, k: int) -> np.ndarray:
-    """Look up the rows of a span in an index.
-
-    Args:
-        direction: Its own side is a span.
-        hits, k: As for `Direction.look_up`.
-
-    Returns:
-        Pairs, int64 [p], ascending: 2^32 times the row of the whole other side, plus the row of the span.
-    """
-    found = [np.empty(0, np.int64)]
-    for first, stop in direction.chunks(hits):
-        columns, starts, ends = direction.look_up(first, stop, hits, k)[1]
-        rows = np.repeat(direction.own.ids[first:stop], ends - starts)
-        found.append((direction.other.ids[columns[columns >= 0]] << 32) + rows)
-    return np.sort(np.concatenate(found))
-
-
-def in_tile(pairs: np.ndarray, span: Span) -> np.ndarray:
-    """The pairs of `pairs_of` whose row of the other side is in a span."""
-    low, high = np.searchsorted(pairs, [span.start << 32, span.stop << 32])
-    return pairs[low:high]
-
-
-def score_tile(
-    sides: tuple[VectorSource, VectorSource],
-    keep: tuple[np.ndarray, np.ndarray],
-    spans: tuple[Span, Span],
-    pairs: tuple[np.ndarray, np.ndarray],
-    k: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest rows of the tile's other side, for the rows of both spans, among pairs that were found.
+def search_span(
+    direction: Direction, rows: Span, hits: int, k: int, spans: Sequence[Span]
+) -> Iterator[np.ndarray]:
+    """Search the rows of a span: neighbours for them, and for the rows of the other side that they may be
+    near, span by span.
 
     An answer of an index does not depend on how its rows are cut (`faiss_index.PartitionedIndex`), nor on the
-    rows that are looked up with it. So merged lists of tiles are those of `approximate.ann`, to the last bit,
-    whatever the spans are. (Factory strings with a rotation, OPQ or PCA, are an exception: its last bits
-    depend on which rows are rotated together.)
+    rows that are looked up with it. So merged lists of all spans of both sides are those of
+    `approximate.ann`, to the last bit. (Factory strings with a rotation, OPQ or PCA, are an exception: its
+    last bits depend on which rows are rotated together.)
 
     Args:
-        sides, keep, spans: As for `tiled.search_tile`.
-        pairs: What `pairs_of` found in the tile for rows of x, and for rows of y, see `in_tile`.
+        direction: Its own side is the span `rows`.
+        hits, k: As for `Direction.look_up`.
+        spans: All rows of the other side, in order.
 
-    Returns:
-        As `tiled.search_tile`.
+    Yields:
+        Lists as of `tiled.search_tile`: for each of the spans, and at last for the rows themselves.
     """
-    x, y = (Side(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
-    others, own = zip(*(np.divmod(found, 1 << 32) for found in pairs), strict=True)
-    rows = np.concatenate([own[0], others[1] - spans[0].start])
-    columns = np.concatenate([others[0] - spans[1].start, own[1]])
-    both = np.sort(np.searchsorted(x.ids, rows) * len(y) + np.searchsorted(y.ids, columns))
-    last = np.append(both[1:] != both[:-1], True)[: len(both)]  # of equal ones: np.unique takes far longer
-    both = both[last]
-    forward, backward = (np.full((len(side), k), EMPTY) for side in (x, y))
-    for first in range(0, len(x), ROWS):
-        queries = x.units(first, first + ROWS)
-        borders = np.searchsorted(both, np.arange(first, first + len(queries) + 1) * len(y))
-        columns = both[borders[0] : borders[-1]] % max(1, len(y))
-        borders -= borders[0]
-        score(queries, Candidates(columns, borders[:-1], borders[1:]), first, y, forward, backward)
-    return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
+    own, other, chunks = direction.own, direction.other, direction.chunks(hits)
+    near = [direction.look_up(*chunk, hits, k)[1] for chunk in chunks]
+    best = np.full((len(own), k), EMPTY)
+    for span in spans:
+        kept = Span(*np.searchsorted(other.ids, span).tolist())
+        theirs = np.full((kept.rows, k), EMPTY)
+        for place, (first, stop) in enumerate(chunks):
+            near[place] = score(own.units(first, stop), near[place], first, other, kept, best, theirs)
+        yield of_whole(theirs, other.ids[slice(*kept)] - span.start, own.ids + rows.start, span.rows, k)
+    yield of_whole(best, own.ids, other.ids, rows.rows, k)
 
 
 def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:

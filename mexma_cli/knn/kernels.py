@@ -157,6 +157,7 @@ def offer_lists(
     own: np.ndarray,
     theirs: np.ndarray,
     first: int,
+    first_of_theirs: int,
     columns: np.ndarray,
     starts: np.ndarray,
     ends: np.ndarray,
@@ -165,12 +166,13 @@ def offer_lists(
     """`offer` all pairs of `score_lists` to the lists of the best of both their rows.
 
     Args:
-        own, theirs: As `best`; x's rows are those of `own` from `first` on.
+        own, theirs: As `best`; x's rows are those of `own` from `first` on, and `theirs` are of y's rows from
+            `first_of_theirs` on.
     """
     for row in range(len(starts)):
         for place in range(starts[row], ends[row]):
             _put(own[first + row], key(scores[place], columns[place]))
-            _put(theirs[columns[place]], key(scores[place], first + row))
+            _put(theirs[columns[place] - first_of_theirs], key(scores[place], first + row))
 
 
 def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[Pairs]:

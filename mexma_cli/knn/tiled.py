@@ -61,21 +61,26 @@ def search_tile(
     """
     x, y = (Side(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
     forward, backward = search(x, y, k)
-    return of_whole(forward, x, y, spans[1].start, k), of_whole(backward, y, x, spans[0].start, k)
+    ids = x.ids + spans[0].start, y.ids + spans[1].start
+    return (
+        of_whole(forward, x.ids, ids[1], spans[0].rows, k),
+        of_whole(backward, y.ids, ids[0], spans[1].rows, k),
+    )
 
 
-def of_whole(keys: np.ndarray, own: Side, other: Side, first: int, k: int) -> np.ndarray:
-    """The lists of a tile for the whole sides: int64 [rows of the span, k], ascending.
+def of_whole(keys: np.ndarray, kept: np.ndarray, others: np.ndarray, rows: int, k: int) -> np.ndarray:
+    """Lists of the kept rows of a span as lists of its `rows`, for the whole sides: int64 [rows, k],
+    ascending.
 
     Args:
-        keys: int64 [kept rows of the span, up to k], ascending, with places among the kept rows of the other
-            span, which begins at row `first`.
+        keys: int64 [kept rows, up to k], ascending, with places among `others`.
+        kept: Which rows of the span these are, int64 [kept rows].
+        others: Rows of the other side, int64 [any].
     """
-    found, there = np.full((own.rows, k), EMPTY), keys != EMPTY
-    kept = np.full((len(keys), k), EMPTY)
-    rows = other.ids[rows_of(keys[there])] + first
-    kept[:, k - keys.shape[1] :][there] = keys_of(scores_of(keys[there]), rows)
-    found[own.ids] = kept
+    found, there = np.full((rows, k), EMPTY), keys != EMPTY
+    lists = np.full((len(keys), k), EMPTY)
+    lists[:, k - keys.shape[1] :][there] = keys_of(scores_of(keys[there]), others[rows_of(keys[there])])
+    found[kept] = lists
     return found
 
 
@@ -83,7 +88,7 @@ def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
     """The k best of several lists of the same rows.
 
     Args:
-        lists: Keys, int64 [n, any], of other rows in each.
+        lists: Keys, int64 [n, any]; a key may be in several of them.
 
     Returns:
         Keys, int64 [n, k], best first; `EMPTY` where there are fewer.
@@ -94,6 +99,8 @@ def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
     for start in range(0, rows, step):
         part = slice(start, start + step)
         every = np.concatenate([np.full((len(lists[0][part]), k), EMPTY)] + [a[part] for a in lists], 1)
+        every.sort(axis=1)
+        every[:, 1:][every[:, 1:] == every[:, :-1]] = EMPTY
         first = every.shape[1] - k
         found[part] = np.sort(np.partition(every, first - 1, axis=1)[:, first:], axis=1)[:, ::-1]
     return found

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
+
 import faiss
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, ann
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import PartitionedIndex
-from mexma_cli.knn.index_search import Direction, in_tile, pairs_of, score_tile
+from mexma_cli.knn.index_search import Direction, search_span
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Window, merged, neighbours_in
@@ -53,7 +56,6 @@ def test_a_search_in_pieces_is_the_search_in_one(
     size: int,
     block: int,
 ) -> None:
-    monkeypatch.setattr(index_search, "ROWS", block)
     monkeypatch.setattr(index_search, "BLOCK_BYTES", 64 * block)
     sources = Source(sides[0]), Source(sides[1])
     whole = [Side(source, kept) for source, kept in zip(sources, keep, strict=True)]
@@ -75,25 +77,16 @@ def test_a_search_in_pieces_is_the_search_in_one(
     effort = find_effort(*directions, K, SETTINGS.recall)
     assert effort.recall == wanted.effort.recall and max(effort.recall) < 0.99
 
-    ahead, back = (
-        [pairs_of(Direction(piece, other, index), effort.hits, K) for piece in own]
-        for own, other, index in zip(pieces, whole[::-1], indexes[::-1], strict=True)
-    )
-    tiles = {
-        (i, j): score_tile(
-            sources,
-            (keep[0][slice(*a)], keep[1][slice(*b)]),
-            (a, b),
-            (in_tile(ahead[i], b), in_tile(back[j], a)),
-            K,
-        )
-        for i, a in enumerate(cuts[0])
-        for j, b in enumerate(cuts[1])
-    }
+    lists: dict[tuple[int, int], list[np.ndarray]] = defaultdict(list)
+    for side, direction in enumerate(directions):
+        for place, (piece, span) in enumerate(zip(pieces[side], cuts[side], strict=True)):
+            of_piece = replace(direction, own=piece)
+            *theirs, own = search_span(of_piece, span, effort.hits, K, cuts[1 - side])
+            lists[side, place].append(own)
+            for there, found in enumerate(theirs):
+                lists[1 - side, there].append(found)
     columns = []
-    for side in (0, 1):
-        lists = [
-            [keys[side] for place, keys in tiles.items() if place[side] == n] for n in range(len(cuts[side]))
-        ]
-        columns += neighbours_in(np.concatenate([merged(of_span, K) for of_span in lists]))
+    for side, cut in enumerate(cuts):
+        whole_side = [merged(lists[side, place], K) for place in range(len(cut))]
+        columns += neighbours_in(np.concatenate(whole_side))
     assert same(Neighbours(*columns), wanted.neighbours)

@@ -10,7 +10,7 @@ from typing import Any
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import PartitionedIndex, read_index, with_threads, write_index
-from mexma_cli.knn.index_search import Direction, in_tile, pairs_of
+from mexma_cli.knn.index_search import Direction, search_span
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span, Window
 from mexma_cli.stages.knn.tiles import read_rows, save
@@ -63,9 +63,11 @@ class Indexed:
         """The rows that take part."""
         return Side(self.store, read_rows(self.rows, self.store, Span(0, self.store.rows)))
 
-    def index(self) -> PartitionedIndex:
-        """The index."""
+    def index(self, effort: str = "") -> PartitionedIndex:
+        """The index, to be searched with the parameter of an `Effort`."""
         index = PartitionedIndex(self.factory, read_index(self.trained))
+        if effort:
+            index.effort = effort
         first = 0
         for path, count in zip(self.shards, self.counts, strict=True):
             index.held.append((first, path))
@@ -83,19 +85,14 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
 
 
 def write_found(
-    own: Side, other: Indexed, parameter: str, hits: int, k: int, spans: Sequence[Span], output: Path
+    direction: Direction, files: Sequence[tuple[str, Span]], hits: int, k: int, output: Path
 ) -> None:
-    """Look up the rows of a span (from `side_of`) with an `Effort`, and write what was found in each span of
-    the other side: pairs as `pairs_of` has them, each in a file of a new folder."""
-    index = other.index()
-    index.effort = parameter
-    with with_threads():
-        pairs = pairs_of(Direction(own, other.side(), index), hits, k)
+    """Search the rows of a span (from `side_of`) in the index of the other side, and keep what is found, as
+    `tiles.write_tile` keeps it, in files of a new folder: for each span of the other side, and at last for
+    these rows, which `files` names."""
+    (*others, (_, rows)) = files
     output.mkdir(exist_ok=True)
-    for place, span in enumerate(spans):
-        save(output / found_in(place), [in_tile(pairs, span)], "int64")
-
-
-def found_in(place: int) -> str:
-    """The file of a folder that `write_found` wrote for a span of the other side."""
-    return f"{place:05d}.npy"
+    with with_threads():
+        found = search_span(direction, rows, hits, k, [span for _, span in others])
+        for (name, _), lists in zip(files, found, strict=True):
+            save(output / name, [lists], "int64", k)

@@ -65,26 +65,19 @@ def write_tile(
     spans: tuple[Span, Span],
     k: int,
     output: Path,
-    found: tuple[Path, Path] | None = None,
 ) -> None:
     """Search one tile, by what `write_rows` kept of both stores, and keep the keys of both directions, int64
-    [rows and columns of the tile, k], as .npy. With `found`, the pairs that `shards.write_found` found for
-    the rows of both sides, these alone are compared."""
+    [rows and columns of the tile, k], as .npy."""
     keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
-    if found is None:
-        lists = search_tile(stores, keep, spans, k)
-    else:
-        from mexma_cli.knn.index_search import score_tile
-
-        lists = score_tile(stores, keep, spans, (np.load(found[0]), np.load(found[1])), k)
+    lists = search_tile(stores, keep, spans, k)
     for store in stores:
         store.check_unchanged()
     save(output, lists, "int64", k)
 
 
 class Lists(NamedTuple):
-    """Lists of keys, ascending, of the rows of a span: some rows of a tile's file, from `first` on, of
-    `rows` in all."""
+    """Lists of keys, ascending, of the rows of a span: some rows of a file, from `first` on, of `rows` in
+    all."""
 
     path: Path
     first: int
@@ -92,8 +85,8 @@ class Lists(NamedTuple):
 
 
 def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: Path) -> None:
-    """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file, from all tiles that
-    these rows are in, in any order, with k keys of a row. The width is that of the other side, in rows that
+    """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file, from all lists of
+    these rows, in any order, with k keys of a row. The width is that of the other side, in rows that
     take part, or k if they are more."""
     for part in parts:
         check_size(part.path, file_size(part.rows, "int64", k), _AGAIN)

@@ -291,18 +291,17 @@ def _together(parts: Iterable[Mapping[str, int]]) -> int:
 
 
 def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
-    """Bytes that a unit takes at most of those that train an index over so many rows, look rows up in it, or
-    score what they found."""
+    """Bytes that a unit takes at most of those that train an index over so many rows and search in it."""
     from mexma_cli.knn.faiss_index import SLACK, training_rows
-    from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, ROWS
+    from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK
 
-    tile, lists = min(recipe.units.tile, rows), lists_of(recipe.mine.index, rows)[0]
-    training = 12 * dim * min(rows, training_rows(lists)) + 2 * KEY_BYTES * rows
-    shard = 4 * dim * lists + round(SLACK * _index_bytes(recipe, rows, dim) * tile / rows)
+    tile, centres = min(recipe.units.tile, rows), lists_of(recipe.mine.index, rows)[0]
+    training = 12 * dim * min(rows, training_rows(centres)) + 2 * KEY_BYTES * rows
+    shard = 4 * dim * centres + round(SLACK * _index_bytes(recipe, rows, dim) * tile / rows)
     chunk = min(CHUNK, (8 * dim + 20 * HITS + 24 * PROBES) * tile)
-    looking = chunk + 3 * KEY_BYTES * HITS * tile + shard + KEY_BYTES * rows
-    scoring = 4 * dim * min(ROWS, tile) + BLOCK_BYTES + 12 * KEY_BYTES * HITS * tile
-    return max(training, looking, scoring)
+    lists = 6 * KEY_BYTES * recipe.mine.k * tile
+    searching = chunk + BLOCK_BYTES + KEY_BYTES * (HITS * tile + rows) + max(shard, lists)
+    return max(training, searching)
 
 
 def _index_bytes(recipe: CorpusRecipe, rows: int, dim: int) -> int:
@@ -339,9 +338,10 @@ def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -
     }
     for pair in indexed:
         for own, other in (pair, pair[::-1]):
-            found = KEY_BYTES * HITS * texts[own].lines
-            disk += found
-            network += 3 * found + (2 * shards[own] + 3) * sizes[other]  # for its checksum, too
+            lines = texts[own].lines
+            disk += lines * keys  # lists of the rows that are looked up; other lists are as many as of tiles
+            network += lines * (3 * keys + shards[other] * vector)  # vectors are read once for each span
+            network += (2 * shards[own] + 3) * sizes[other]  # for checksums, too
     return disk + sum(sizes.values()), network
 
 

@@ -1,4 +1,4 @@
-"""Kinds of units of a search with indexes: an index for each language, and what comes before the tiles."""
+"""Kinds of units of a search with indexes: an index for each language, and what it finds for the other."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ SIDES = ("source", "target")
 PROBES, HITS = 16, 64
 """Lists that are looked at, and answers that get an exact cosine, for each row, as far as forecasts know: how
 many its recall needs, a run finds out."""
+_SCORED = 6  # times as long as a product of a search in lists takes an exact cosine
 _GRAPH = 4096  # lists with which a row could be compared while a graph finds the nearest
 
 
@@ -95,13 +96,14 @@ def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, i
             output=f"{name}/effort.json",
         )
 
-    def found(side: int, place: int) -> Unit:
-        output, own, other = f"{name}/found/{SIDES[side]}-{place:05d}", spans[side], spans[1 - side]
-        of_others = [list(span) for span in other]
+    def search(side: int, place: int) -> Unit:
+        output, own = f"{name}/found/{SIDES[side]}-{place:05d}", spans[side]
+        files = [[found_of(1 - side, there), list(span)] for there, span in enumerate(spans[1 - side])]
+        files.append([found_of(side, place), list(own[place])])
         return Unit(
             name=output,
-            work="look_up",
-            settings={"side": SIDES[side], "rows": list(own[place]), "spans": of_others, "k": k},
+            work="search_index",
+            settings={"side": SIDES[side], "files": files, "k": k},
             inputs=stores[side] | index(1 - side) | {"effort": f"{name}/effort"},
             output=output,
         )
@@ -109,18 +111,19 @@ def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, i
     kinds = [Kind(f"{name}/effort", "effort", effort, (), sum(rows), (TUNED_ON + MEASURED_ON) * sum(rows))]
     for side, (own, indexed) in enumerate((rows, rows[::-1])):
         lists, compared = lists_of(recipe.mine.index, indexed)
-        cells = own * (compared + min(1.0, PROBES / lists) * indexed)
-        grid, work = (len(spans[side]),), partial(found, side)
-        kinds.append(Kind(f"{name}/found/{SIDES[side]}", "look_up", work, grid, own, cells))
+        cells = own * (compared + min(1.0, PROBES / lists) * indexed + _SCORED * HITS)
+        grid, work, looked_up = (len(spans[side]),), partial(search, side), own * len(spans[1 - side])
+        kinds.append(Kind(f"{name}/found/{SIDES[side]}", "search_index", work, grid, looked_up, cells))
     return kinds
 
 
-def scored(tile: Unit, row: int, column: int) -> Unit:
-    """A tile that scores what was found in place of searching."""
-    name = tile.name.partition("/")[0]
-    found = {
-        "source_found": f"{name}/found/source-{row:05d}",
-        "target_found": f"{name}/found/target-{column:05d}",
-    }
-    settings = tile.settings | {"place": [row, column]}
-    return tile.model_copy(update={"work": "score_tile", "settings": settings, "inputs": tile.inputs | found})
+def found_of(side: int, place: int) -> str:
+    """The file of a unit's output with what it found for the rows of a span."""
+    return f"{SIDES[side]}-{place:05d}.npy"
+
+
+def lists_found(name: str, side: int, place: int, rows: int, others: int) -> list[tuple[str, str, int, int]]:
+    """What the units of a pair of languages (`name`) found for a span of `rows`, which the other side's
+    `others` spans found, too: as `work.neighbours` takes it."""
+    units = [f"{SIDES[side]}-{place:05d}", *(f"{SIDES[1 - side]}-{there:05d}" for there in range(others))]
+    return [(f"{name}/found/{unit}", found_of(side, place), 0, rows) for unit in units]

@@ -19,7 +19,7 @@ from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import why_margin, with_score
-from mexma_cli.stages.run.indexed import HITS, check_index, index_kinds, scored, search_kinds
+from mexma_cli.stages.run.indexed import check_index, index_kinds, lists_found, search_kinds
 from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
@@ -360,7 +360,7 @@ def results_of(recipe: CorpusRecipe) -> list[str]:
 def _pair_kinds(
     recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], inputs: Inputs
 ) -> list[Kind]:
-    """Neighbours of a language pair by tiles, put together, and the pairs made of them."""
+    """Neighbours of a language pair, found in pieces and put together, and the pairs made of them."""
     name, k = "-".join(pair), recipe.mine.k
     sides = {
         "source": f"{pair[0]}/store",
@@ -373,29 +373,31 @@ def _pair_kinds(
 
     def tile(row: int, column: int) -> Unit:
         place = f"{row:05d}-{column:05d}"
-        found = Unit(
+        return Unit(
             name=f"{name}/tile/{place}",
             work="tile",
             settings={"source": list(spans[0][row]), "target": list(spans[1][column]), "k": k},
             inputs=sides,
             output=f"{name}/tiles/{place}.npy",
         )
-        return scored(found, row, column) if indexed else found
 
     def neighbours(side: int, place: int) -> Unit:
-        """The unit that merges the neighbours of a span of a side, from all tiles that it is in."""
-        direction = ("forward", "backward")[side]
-        tiles = {}
-        for other in range(len(spans[1 - side])):
-            row, column = (other, place) if side else (place, other)
-            tiles[f"{name}/tile/{row:05d}-{column:05d}"] = [list(spans[0][row]), list(spans[1][column])]
+        """The unit that merges the neighbours of a span of a side, from all lists of its rows."""
+        direction, own = ("forward", "backward")[side], spans[side][place].rows
+        lists: list[tuple[str, str | None, int, int]] = []
+        if indexed:
+            lists += lists_found(name, side, place, own, len(spans[1 - side]))
+        for there, other in enumerate(() if indexed else spans[1 - side]):
+            row, column = (there, place) if side else (place, there)
+            tile = f"{name}/tile/{row:05d}-{column:05d}"
+            lists.append((tile, None, other.rows if side else 0, own + other.rows))
         return Unit(
             name=f"{name}/neighbours/{direction}-{place:05d}",
             work="neighbours",
-            settings={"k": k, "direction": direction, "tiles": tiles},
+            settings={"k": k, "rows": own, "others": rows[1 - side], "lists": list(map(list, lists))},
             inputs={
                 "rows": sides["source_rows" if side else "target_rows"],
-                **{name: name for name in tiles},
+                **{unit: unit for unit, *_ in lists},
             },
             output=f"{name}/neighbours/{direction}-{place:05d}.npy",
         )
@@ -431,11 +433,9 @@ def _pair_kinds(
 
     down, across = map(len, spans)
     read = rows[0] * across, rows[1] * down
-    cells = HITS * sum(rows) if indexed else rows[0] * rows[1]
-    work = "score_tile" if indexed else "tile"
+    tiles = Kind(f"{name}/tile", "tile", tile, (down, across), sum(read), rows[0] * rows[1])
     return [
-        *(search_kinds(recipe, pair, rows, k) if indexed else []),
-        Kind(f"{name}/tile", work, tile, (down, across), sum(read), cells),
+        *(search_kinds(recipe, pair, rows, k) if indexed else [tiles]),
         *(
             Kind(f"{name}/neighbours/{side}", "neighbours", partial(neighbours, side), (count,), read[side])
             for side, count in enumerate((down, across))

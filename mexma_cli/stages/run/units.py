@@ -81,8 +81,8 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 STAGE_OF = {
     **{"split": "split", "cut": "read", "embed": "embed", "merge": "embed"},
-    **dict.fromkeys(("rows", "tile", "train_index", "shard", "effort", "look_up"), "knn"),
-    **{"score_tile": "knn", "neighbours": "knn", "mine": "mine", "align": "align", "keep": "filter"},
+    **dict.fromkeys(("rows", "tile", "train_index", "shard", "effort", "search_index"), "knn"),
+    **{"neighbours": "knn", "mine": "mine", "align": "align", "keep": "filter"},
 }
 """By the names of functions in `stages.run.work`: what users call the stage that they belong to."""
 STAGES = tuple(dict.fromkeys(STAGE_OF.values()))

@@ -27,6 +27,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
 from mexma_cli.stages.merge import merge_stores
 from mexma_cli.stages.mine.documents import in_no_pair, read_documents
+from mexma_cli.stages.run.indexed import SIDES
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -237,12 +238,12 @@ def rows(task: Task) -> dict[str, Any]:
 
 
 @_work
-def tile(task: Task, found: tuple[Path, Path] | None = None) -> dict[str, Any]:
-    """The neighbours of some rows of both sides in one another; `found` as for `write_tile`."""
+def tile(task: Task) -> dict[str, Any]:
+    """The neighbours of some rows of both sides in one another."""
     spans = Span(*task.settings["source"]), Span(*task.settings["target"])
     stores = task.store("source"), task.store("target")
     kept = task.input("source_rows"), task.input("target_rows")
-    write_tile(stores, kept, spans, task.settings["k"], task.output, found)
+    write_tile(stores, kept, spans, task.settings["k"], task.output)
     return {}
 
 
@@ -290,41 +291,32 @@ def _indexed(task: Task, side: str) -> Indexed:
 
 
 @_work
-def look_up(task: Task) -> dict[str, Any]:
-    """Which rows of the other side may be near some rows of a pair's side."""
+def search_index(task: Task) -> dict[str, Any]:
+    """The neighbours of some rows of a pair's side that the index of the other side finds, and of the rows
+    there that are found."""
+    from mexma_cli.knn.index_search import Direction
     from mexma_cli.stages.knn.shards import side_of, write_found
 
-    sides, side = ("source", "target"), task.settings["side"]
-    place, effort = sides.index(side), task.record("effort").facts
-    own = side_of(task.store(side), task.input(f"{side}_rows"), Span(*task.settings["rows"]))
-    wanted = effort["parameters"][place], effort["hits"], task.settings["k"]
-    spans = [Span(*span) for span in task.settings["spans"]]
-    write_found(own, _indexed(task, sides[1 - place]), *wanted, spans, task.output)
+    settings, effort = task.settings, task.record("effort").facts
+    place = SIDES.index(settings["side"])
+    files = [(name, Span(*rows)) for name, rows in settings["files"]]
+    store, other = task.store(SIDES[place]), _indexed(task, SIDES[1 - place])
+    own = side_of(store, task.input(f"{SIDES[place]}_rows"), files[-1][1])
+    direction = Direction(own, other.side(), other.index(effort["parameters"][place]))
+    write_found(direction, files, effort["hits"], settings["k"], task.output)
+    for one in (store, other.store):
+        one.check_unchanged()
     return {}
 
 
 @_work
-def score_tile(task: Task) -> dict[str, Any]:
-    """The neighbours of some rows of both sides in one another, among those that were found by indexes."""
-    from mexma_cli.stages.knn.shards import found_in
-
-    row, column = task.settings["place"]
-    found = task.input("source_found", found_in(column)), task.input("target_found", found_in(row))
-    return tile(task, found)
-
-
-@_work
 def neighbours(task: Task) -> dict[str, Any]:
-    """The neighbours of some rows of a side of a pair, from those of the tiles that the rows are in."""
-    parts, k, backward = [], task.settings["k"], task.settings["direction"] == "backward"
-    others = -sum(task.record("rows").facts["left_out"].values())
-    for name, spans in task.settings["tiles"].items():
-        rows = [Span(*span).rows for span in spans]
-        parts.append(Lists(task.input(name), rows[0] if backward else 0, sum(rows)))
-        own, others = rows[backward], others + rows[not backward]
-    width = min(k, others)
-    merge_lists(parts, own, k, width, task.output)
-    return {"rows": own, "width": width}
+    """The neighbours of some rows of a side of a pair, from all lists of these rows."""
+    rows, k = task.settings["rows"], task.settings["k"]
+    width = min(k, task.settings["others"] - sum(task.record("rows").facts["left_out"].values()))
+    parts = [Lists(task.input(name, file), first, held) for name, file, first, held in task.settings["lists"]]
+    merge_lists(parts, rows, k, width, task.output)
+    return {"rows": rows, "width": width}
 
 
 @_work

@@ -61,7 +61,7 @@ def test_the_same_pairs_in_other_units_in_any_order(
     assert mined(recipe) == mined(whole)
     shards = -(-24 // tile)
     assert sum(unit.work == "shard" for unit in units.values()) == 2 * shards
-    assert sum(unit.work == "score_tile" for unit in units.values()) == shards**2
+    assert sum(unit.work == "search_index" for unit in units.values()) == 2 * shards
 
 
 def test_an_index_without_lists_is_refused(tmp_path: Path, tiny_encoder: Path) -> None:

@@ -172,7 +172,7 @@ def test_twenty_kills_leave_the_same_bytes(
     progress = run_corpus(wanted, lambda folder: LocalExecutor(folder, jobs=1, threads=1))
     stages = {unit.stage for unit in progress.units.values()}
     assert stages == {"split", "read", "embed", "knn", "mine", "filter"} and len(progress.goals) == 15
-    assert any(unit.work == "look_up" for unit in progress.units.values()) == (index != "exact")
+    assert any(unit.work == "search_index" for unit in progress.units.values()) == (index != "exact")
 
     killed, file = recipe(tmp_path, disk / "run", cluster.address, index), tmp_path / "corpus.yaml"
     file.write_text(killed.to_yaml(), encoding="utf-8")
