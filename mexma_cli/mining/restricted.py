@@ -14,7 +14,8 @@ from mexma_cli.knn.sides import Side, VectorSource, dots
 from mexma_cli.mining.margin import MARGINS, margin
 from mexma_cli.mining.match import Means
 
-_TILE = 1024  # rows of a document that are compared at a time: about 40 MB of temporary arrays
+_TILE = 1024  # rows of a document that are compared at a time
+_PAIR_BYTES = 28  # of a pair of rows that are compared, in temporary arrays
 _EXACT = 1 << 12  # pairs from which it pays to estimate first which of them may be among the best
 
 
@@ -53,6 +54,12 @@ def restricted_search(
                 means = background[0][rows], background[1][columns]
                 _compare(rows, columns, unit, _units(right, columns), means, kind, forward, backward)
     return Neighbours(forward.cosines, forward.ids, backward.cosines, backward.ids)
+
+
+def bytes_to_compare(rows: int) -> int:
+    """Bytes of temporary arrays of `restricted_search` for so many rows of both sides, besides vectors and
+    neighbours."""
+    return _PAIR_BYTES * min(_TILE, rows // 2) ** 2
 
 
 class _Best:

@@ -12,14 +12,15 @@ from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs
 from mexma_cli.mining.lists import Lists, Sides, slices, take_part
 from mexma_cli.mining.margin import margin, mean_of
 from mexma_cli.mining.match import taken_of
-from mexma_cli.mining.restricted import restricted_search
+from mexma_cli.mining.restricted import bytes_to_compare, restricted_search
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, have_direction, rows_and_twins
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.spool import GATHERED, Spool, Table, bytes_to_sort, gathered, repeats, scattered
 
-_VECTORS = 8 << 20  # bytes of those that are searched together, on a side; or those of one document
+_TOGETHER = 8 << 20  # bytes of vectors and neighbours that are in work, on a side; or those of one document
+_NEIGHBOUR = 100  # bytes of one, with what is made of it
 _KEYS = ("documents", "side", "twin", "row")
 _LINE = np.dtype([*((name, "<i8") for name in _KEYS), ("first", "?"), ("mean", "<f4")])
 _FOUND = np.dtype([("backward", "?"), ("row", "<i8"), *PAIR.descr])
@@ -45,7 +46,8 @@ def match_within(stores: StorePair, sides: Sides, documents: DocumentPairs, sett
     for side, store in enumerate(stores):
         lines = _by_document(sides[side], store, documents, side, table, empty[side])
         same.append(scattered(store.rows, np.int64, -1, lines))
-    k = settings.k if settings.retrieval == "all" else 1
+    k = _found(settings)
+    most = max(1, _TOGETHER // (4 * stores[0].dim + _NEIGHBOUR * k))
     best = Table(_FOUND, "backward", "row", "-scores", "-cosines", "source", "target", together=2)
     repeated, unusable = np.zeros(2, np.int64), np.zeros(2, np.int64)
     for lines in table.sorted():
@@ -53,7 +55,7 @@ def match_within(stores: StorePair, sides: Sides, documents: DocumentPairs, sett
         without = ~again & np.isnan(lines["mean"])
         repeated += np.bincount(lines["side"][again & lines["first"]], minlength=2)
         unusable += np.bincount(lines["side"][without & lines["first"]], minlength=2)
-        for batch in _batches(lines[~again & ~without], max(1, _VECTORS // (4 * stores[0].dim))):
+        for batch in _batches(lines[~again & ~without], most):
             _search(stores, batch, settings, k, best)
     every = SortedPairs()
     for found in best.sorted():
@@ -69,12 +71,19 @@ def match_within(stores: StorePair, sides: Sides, documents: DocumentPairs, sett
     return Within(pairs.cut(settings.retrieval, settings.least), (counts[0], counts[1]), (same[0], same[1]))
 
 
-def bytes_within(rows: int, dim: int) -> int:
+def bytes_within(rows: int, dim: int, settings: MineSettings) -> int:
     """Bytes of memory that `match_within` takes for so many rows of both sides, before its pairs are matched:
-    which rows are empty, what is looked up, the lines and the pairs that are sorted, vectors and what is made
-    of them."""
-    sorting = bytes_to_sort(rows, _LINE) + bytes_to_sort(rows, _FOUND)
-    return rows + 4 * min(GATHERED, rows) + sorting + 4 * min(_VECTORS, 4 * dim * rows)
+    which rows are empty, what is looked up, the lines and the pairs that are sorted, vectors and neighbours,
+    and what is made of them."""
+    k = _found(settings)
+    sorting = bytes_to_sort(rows, _LINE) + bytes_to_sort(k * rows, _FOUND)
+    searching = 4 * min(_TOGETHER, (4 * dim + _NEIGHBOUR * k) * rows)
+    return rows + 4 * min(GATHERED, rows) + sorting + searching + bytes_to_compare(rows)
+
+
+def _found(settings: MineSettings) -> int:
+    """How many pairs are found for a row."""
+    return settings.k if settings.retrieval == "all" else 1
 
 
 def _means(side: Lists, store: EmbeddingStore) -> np.ndarray:

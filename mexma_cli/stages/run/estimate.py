@@ -263,7 +263,11 @@ def _memory(
     searching = max(
         filtering_bytes(most), bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), max(indexes, default=0)
     )
-    mining = {"work": max(bytes_to_mine(largest, k), bytes_within(largest, dim) if recipe.mine.within else 0)}
+    mining = {
+        "work": max(
+            bytes_to_mine(largest, k), bytes_within(largest, dim, recipe.mine) if recipe.mine.within else 0
+        )
+    }
     if by_probability(recipe) or recipe.mine.finds:
         mining |= {"judging": bytes_for(largest), "libraries": LIBRARIES_BYTES}
     parts = {

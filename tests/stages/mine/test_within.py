@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
-from mexma_cli.mining import lists
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining import lists, restricted
+from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import margin, means
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
@@ -104,7 +107,7 @@ def test_pairs_are_the_best_of_paired_documents(
     """In pieces on disk; with a list, documents are in several pairs, where a line counts once, too."""
     monkeypatch.setattr(lists, "BLOCK_ROWS", 16)
     monkeypatch.setattr(spool, "BUFFER", 50 * within._LINE.itemsize)
-    monkeypatch.setattr(within, "_VECTORS", 4 * DIM * 16)
+    monkeypatch.setattr(within, "_TOGETHER", 16 * (4 * DIM + within._NEIGHBOUR))
     documents = documents_of(stores, listed)
     settings = MineSettings(margin=kind, retrieval=retrieval, k=K)
     found = mine(*stores, settings, with_ids=True, documents=documents)
@@ -115,6 +118,47 @@ def test_pairs_are_the_best_of_paired_documents(
     assert max(abs(pairs[one] - wanted[one]) for one in pairs) < 1e-5
     assert [found.source.kept, found.target.kept] == usable
     assert min(found.source.duplicates, found.source.empty, found.source.unusable) > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "dim", "each", "k", "retrieval"),
+    [(5000, 8, 50, 16, "all"), (5000, 8, 50, 4, "max"), (3000, 8, 1500, 4, "max"), (3000, 32, 10, 4, "max")],
+)
+def test_memory_stays_below_its_estimate(
+    rows: int,
+    dim: int,
+    each: int,
+    k: int,
+    retrieval: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where neighbours are larger than vectors, in more than is in work at a time."""
+    monkeypatch.setattr(restricted, "_TILE", min(each, restricted._TILE))
+    monkeypatch.setattr(within, "_TOGETHER", 1 << 19)
+    monkeypatch.setattr(spool, "BUFFER", 1 << 19)
+    rng, stores = np.random.default_rng(0), []
+    (tmp_path / "docs").write_text("".join(f"{row // each}\n" for row in range(rows)))
+    for name in "st":
+        vectors = rng.standard_normal((rows, dim)).astype(np.float32)
+        stores.append(make_store(tmp_path / f"{name}.emb", [f"{row}" for row in range(rows)], vectors))
+    documents = read_documents(tmp_path / "docs", tmp_path / "docs")
+    cosines, ids = np.ones((rows, k), np.float32), np.zeros((rows, k), np.int64)
+    settings = MineSettings(retrieval=retrieval, k=k)
+    peaks: list[int] = []
+
+    def stopped(*_: object) -> None:
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(within, "taken_of", stopped)
+    tracemalloc.start()
+    with pytest.raises(KeyboardInterrupt):
+        within.match_within(
+            (stores[0], stores[1]), sides_of(Neighbours(cosines, ids, cosines, ids)), documents, settings
+        )
+    tracemalloc.stop()
+    assert peaks[0] < within.bytes_within(2 * rows, dim, settings)
 
 
 @pytest.mark.parametrize("retrieval", RETRIEVALS)
