@@ -17,10 +17,12 @@ from functools import cache
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from mexma_cli.errors import MexmaError, choice
+from mexma_cli.errors import MexmaError, choice, in_a_line
 from mexma_cli.languages import UNSTATED, known, resolve
+from mexma_cli.text.amounts import such_as
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, OTHER_FORMATS, Member, label_of, lines_of, read_pieces
 
@@ -139,6 +141,8 @@ NO_PAIR = PlainPair("", "")
 BLANK = "blank lines"
 MALFORMED = "malformed lines"
 """Why lines are no pairs: there is nothing in them, or they cannot be read."""
+_NAMES, _MORE = 100, "others"
+"""Columns and fields whose values are counted by name."""
 
 
 def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
@@ -187,6 +191,7 @@ class RawText:
         left_out: Counts what becomes no pair, by reason.
         each_line: As of `open_pairs`.
         header: The line with the columns' names, when it has been read and if there is one.
+        others: Counts values that pairs do not have, by the names of their columns or fields.
     """
 
     pieces: Iterator[bytes]
@@ -195,6 +200,7 @@ class RawText:
     left_out: Counter[str] = field(default_factory=Counter)
     each_line: bool = False
     header: list[str] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
         """Its lines, as by `text.lines.lines_of`."""
@@ -205,6 +211,12 @@ class RawText:
         self.left_out[reason] += 1
         if self.each_line:
             yield None, NO_PAIR
+
+    def count_others(self, values: Iterable[tuple[str, Any]]) -> None:
+        """Count values that a pair does not have, behind their names; those of most names together."""
+        for name, value in values:
+            if not self.each_line and value not in (None, ""):
+                self.others[name if name in self.others or len(self.others) < _NAMES else _MORE] += 1
 
     def records(
         self, lines: Iterable[tuple[int, str]], parse: Callable[[str, str], Pair | str]
@@ -241,12 +253,21 @@ class Bitext(NamedTuple):
             they are no such codes, or regions of one language.
         records: The pairs, with their lines.
         header: The line with the columns' names, once the first pair has been read and if there is one.
+        others: How many values the pairs that were read do not have, by the names of their columns or fields;
+            those of lines that are written as they were read are not lost.
     """
 
     kind: str
     languages: tuple[str, str]
     records: Iterator[Record]
     header: Sequence[str] = ()
+    others: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def other_values(self) -> dict[str, int]:
+        """For what counts by reason: the values of other columns or fields, and the first names."""
+        names = [in_a_line(name) for name in self.others]
+        return {f"values of other columns{such_as(names)}": sum(self.others.values())} if names else {}
 
     @property
     def pairs(self) -> Iterator[Pair]:
@@ -453,11 +474,12 @@ def open_pairs(
     format_ = formats(alignments=True)[kind]
     wanted = languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
     found = format_.read(*texts, languages=wanted)
-    return found if left_out is not None else found._replace(records=_told(found.records, texts[0]))
+    found = found._replace(others=texts[0].others)
+    return found if left_out is not None else found._replace(records=_told(found, texts[0]))
 
 
-def _told(records: Iterator[Record], text: RawText) -> Iterator[Record]:
-    yield from records
-    for reason, count in text.left_out.items():
+def _told(found: Bitext, text: RawText) -> Iterator[Record]:
+    yield from found.records
+    for reason, count in [*text.left_out.items(), *found.other_values.items()]:
         said = "no pairs" if text.each_line else "left out"
         log.warning("%s: %s: %s (%s)", text.where, said, reason, f"{count:,}")

@@ -59,7 +59,7 @@ class Jsonl(BitextFormat):
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         (text,) = texts
-        sides = _Sides(languages, text.options)
+        sides = _Sides(languages, text)
         records = text.records(enumerate(text.lines(), 1), sides.pair)
         return begun(self.name, records, lambda: sides.languages)
 
@@ -81,9 +81,9 @@ class _Sides:
         languages: Codes as the user wrote them, or those that were found.
     """
 
-    def __init__(self, languages: tuple[str, str], options: str) -> None:
+    def __init__(self, languages: tuple[str, str], text: RawText) -> None:
         self.languages = languages
-        self._options, self._is_first = options, True
+        self._text, self._is_first = text, True
 
     def pair(self, line: str, where: str) -> Pair | str:
         """A pair from the texts `source` and `target`, or of two languages; null is an empty one."""
@@ -94,13 +94,15 @@ class _Sides:
             found = json.loads(line, parse_int=float, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             found = None
-        names = found if isinstance(found, dict) else {}
+        names = every = found if isinstance(found, dict) else {}
+        used = {"source", "target"}
         sides = [names[name] for name in ("source", "target") if name in names]
         if not sides and isinstance(inner := names.get("translation", names), dict):
             # By languages; those that are not stated are the first object's, which has as many.
             tags = [tag for tag, text in inner.items() if isinstance(text, str | None)]
-            found, self.languages = sides_among(self.languages, tags, where, self._options)
+            found, self.languages = sides_among(self.languages, tags, where, self._text.options)
             sides = [inner[tag] if tag else None for tag in found]
+            every, used = names | inner, {*found, "translation"}
             if self._is_first and "" in found:
                 lacking = self.languages[found.index("")]
                 log.warning("%s: no text in %s; there are %s", where, lacking, ", ".join(map(str, tags)))
@@ -114,4 +116,7 @@ class _Sides:
             )
         if any(map(_SURROGATES.search, texts)):
             return "lines with half a character (a lone surrogate)"
-        return pair_of(typed(names), *texts)
+        pair = pair_of(typed(names), *texts)
+        used |= {*pair._fields}
+        self._text.count_others((name, value) for name, value in every.items() if name not in used)
+        return pair

@@ -94,7 +94,7 @@ class _Reader:
     """
 
     def __init__(self, text: RawText, languages: tuple[str, str]) -> None:
-        self._where, self._options, self.languages = text.where, text.options, languages
+        self._where, self._text, self.languages = text.where, text, languages
 
     def pairs(self, pieces: Iterable[bytes]) -> Iterator[Pair]:
         from pyarrow import ArrowException
@@ -112,6 +112,7 @@ class _Reader:
                 # Texts that repeat stay numbers of a dictionary, until it is known how much text they are.
                 with closing(ParquetFile(copy, read_dictionary=texts)) as file:
                     check_ratio(_stated_size(file.metadata), packed, where)
+                    self._count_others(file.metadata, texts)
                     for batch in file.iter_batches(batch_size=_ROWS, columns=[*texts, *others]):
                         for part in _parts(named := _named(batch, texts, others)):
                             size += part.text
@@ -125,6 +126,15 @@ class _Reader:
                     raise  # the disk failed, not the file
                 raise MexmaError(f"{where} is damaged: {error}") from None
 
+    def _count_others(self, metadata: Any, texts: Sequence[str]) -> None:
+        """Count the values of columns that are not read."""
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                name = column.path_in_schema
+                if name not in texts and name.partition(".")[0] not in FIELDS:
+                    nulls = column.statistics.null_count if column.is_stats_set else 0
+                    self._text.others[name] += column.num_values - (nulls or 0)
+
     def _texts(self, schema: Any) -> list[str]:
         """The columns of source and target: of these names, or of languages, perhaps in `translation`."""
         from pyarrow import types
@@ -134,7 +144,7 @@ class _Reader:
         if not set(texts) <= set(names):
             if "translation" in names and types.is_struct(found := schema.field("translation").type):
                 names, inner = [field.name for field in found], "translation."
-            texts, self.languages = sides_among(self.languages, names, where, self._options)
+            texts, self.languages = sides_among(self.languages, names, where, self._text.options)
             if not all(texts) or len(texts) < 2:
                 listed = f"it has {', '.join(names[:9])}"
                 raise MexmaError(f"{where} has no columns source and target, or of two languages", listed)

@@ -149,14 +149,14 @@ class _Layout(NamedTuple):
         scored: Whether the first one is a score, in a file without a header.
         ids: Whether it is an id.
         header: What the names in it say.
-        further: Whether there may be columns behind the pair.
+        text: The file; with `each_line` there may be columns behind the pair.
     """
 
     columns: int
     scored: bool
     ids: bool
     header: Columns | None
-    further: bool
+    text: RawText
 
     def pair(self, line: str, where: str) -> Pair | str:
         """The pair in a line, for `RawText.records`."""
@@ -166,12 +166,12 @@ class _Layout(NamedTuple):
             fields = line.split("\t")
             if '"' in line:
                 fields = _unquoted(fields, line, fits=len(fields) == self.columns)
-            return _of_columns(fields, self.header, where, self.further)
+            return _of_columns(fields, self.header, where, self.text)
         if self.ids:
             line = line.partition("\t")[2]
         elif self.scored:
             return _scored(line, self.columns, where)
-        if self.further and line.count("\t") > 1:
+        if self.text.each_line and line.count("\t") > 1:
             fields = line.split("\t")
             source, target, *more = _unquoted(fields, line, fits=True) if '"' in line else fields
             return PairOfColumns(source, target, "\t".join(more))
@@ -203,7 +203,7 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
         ids = _are_ids(firsts, text.where)
         if text.each_line:  # a sentence may be a number, and have columns behind its pair
             scored = all(_number(field) is not None for field in firsts)
-    layout = _Layout(len(fields), scored, ids, header, text.each_line)
+    layout = _Layout(len(fields), scored, ids, header, text)
     if header:
         text.header.append(line)
         yield from text.no_pair(HEADER)
@@ -278,13 +278,9 @@ def _from_csv(
                     f"{where}: {len(row)} fields, and none of them is named source or target",
                     f"write names into the first line, such as {_NAMES[scored]}",
                 )
-            columns = Columns(1, 2, None if ids else 0, len(row)) if scored else Columns(0, 1, None, len(row))
-        pair = _of_columns(row, columns, where, text.each_line)
-        used = {columns.source, columns.target, columns.score}
-        others = sum(bool(cell) for place, cell in enumerate(row) if place not in used)
-        if others and not text.each_line:
-            text.left_out["values of other columns"] += others
-        yield None, pair
+            names = [str(number) for number in range(1, len(row) + 1)]
+            columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
+        yield None, _of_columns(row, columns, where, text)
 
 
 def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
@@ -301,15 +297,16 @@ def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[
         ) from None
 
 
-def _of_columns(fields: Sequence[str], columns: Columns, where: str, further: bool) -> Pair:
+def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawText) -> Pair:
     """A pair of a file whose columns are known, with those behind it where they are wanted."""
     if len(fields) != columns.width:
         raise MexmaError(f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1")
     source, target = fields[columns.source], fields[columns.target]
-    if further:
+    if text.each_line:
         behind = max(columns.source, columns.target, columns.score or 0) + 1
         return PairOfColumns(source, target, "\t".join(map(one_field, fields[behind:])))
     score = None if columns.score is None else _number(fields[columns.score])
+    text.count_others((name, fields[place]) for place, name in columns.others)
     return pair_of({"score": score}, source, target)
 
 
@@ -400,12 +397,19 @@ def _csv_fields(line: str) -> list[str]:
 
 
 class Columns(NamedTuple):
-    """Which of `width` fields of a line are the sentences and, if there is one, the score."""
+    """Which of `width` fields of a line are the sentences and, if there is one, the score; and the others'
+    places and names."""
 
     source: int
     target: int
     score: int | None
     width: int
+    others: Sequence[tuple[int, str]]
+
+
+def _columns(source: int, target: int, score: int | None, names: Sequence[str]) -> Columns:
+    others = [(place, name) for place, name in enumerate(names) if place not in (source, target, score)]
+    return Columns(source, target, score, len(names), others)
 
 
 def columns_of(
@@ -428,7 +432,7 @@ def columns_of(
     sources = [place for place, name in enumerate(names) if name in _SOURCE]
     targets = [place for place, name in enumerate(names) if name in _TARGET]
     if sources and targets:
-        return Columns(sources[0], targets[0], score, len(fields))
+        return _columns(sources[0], targets[0], score, fields)
     spoken = {place: code for place, name in enumerate(names) if (code := _language(name))}
     known = (name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken)
     if not others and not all(known):
@@ -446,7 +450,7 @@ def columns_of(
             f"{where}: the columns are {listed}, and the languages {' and '.join(stated)} are stated",
             "state two that are there, or name the columns `source` and `target`",
         )
-    return Columns(*sides, score, len(fields)) if sides else None
+    return _columns(*sides, score, fields) if sides else None
 
 
 def _sides_of(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, int] | None:

@@ -159,7 +159,7 @@ def filter_files(
         every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects)) if job.rejects else None
         kept = _kept(every, found, rejects, format_of(job.rejects), bitext.header)
-        changed = write_chunks(outputs, _written(kept, bitext, kind))
+        changed = write_chunks(outputs, _written(kept, bitext, kind, found.left_out))
         if job.report is not None:
             made = {"files": list(map(str, outputs)), "format": kind}
             _write_report(job, bitext.languages, made, found, argv)
@@ -370,8 +370,11 @@ def _as_line(record: str | Pair) -> str:
     return str(line)[:-1]
 
 
-def _written(kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str) -> Iterator[Chunk]:
-    """The text of the outputs: lines as they are, below the header that they have; pairs in the format."""
+def _written(
+    kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str, left_out: Counter[str]
+) -> Iterator[Chunk]:
+    """The text of the outputs: lines as they are, below the header that they have; pairs in the format, whose
+    other values are left out."""
     first = next(kept, [])
     if first and isinstance(first[0], str):
         batches = chain([bitext.header, first], kept)
@@ -380,6 +383,7 @@ def _written(kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str) -> Ite
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
     with_ids = bool(first) and any(first[0][3:])
     yield from formats()[kind].write(pairs, bitext.languages, with_ids)
+    left_out.update(bitext.other_values if first else {})
 
 
 def _write_report(

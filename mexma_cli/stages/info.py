@@ -317,7 +317,9 @@ def _file(where: Path) -> Info:
     info.facts["columns"] = (
         [name for name, value in first._asdict().items() if value is not None] if first else []
     )
-    info.facts |= left_out | {"bytes": where.stat().st_size, "checksum": checksum_file(where)}
+    info.facts |= (
+        left_out | found.other_values | {"bytes": where.stat().st_size, "checksum": checksum_file(where)}
+    )
     return info
 
 

@@ -291,3 +291,13 @@ def test_a_line_of_jsonl_that_is_no_pair_is_left_out_alone(tmp_path: Path) -> No
     failed = filtered(write(tmp_path / "b.jsonl", half), "--off", "all")
     fails(failed, 1, "no pairs in the input")
     assert "lone surrogate) (1)" in failed.stderr
+
+
+def test_fields_of_the_users_own_are_kept_with_their_lines_or_counted(tmp_path: Path) -> None:
+    row = {"source": FINE[0], "target": FINE[1], "url": "u", "licence": "cc0"}
+    file = write(tmp_path / "a.jsonl", json.dumps(row))
+    same = ok(filtered(file, "--off", "all"))
+    assert same.stdout == f"{json.dumps(row)}\n" and "left out" not in same.stderr
+    for ending in (".tsv", ".csv", ".parquet"):
+        done = ok(filtered(file, "--off", "all", "-o", tmp_path / f"out{ending}"))
+        assert "left out: values of other columns, such as url, licence (2)" in done.stderr

@@ -255,15 +255,28 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
 
 def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
-    for header in ("fr;English;My comment", "source;target;"):
-        path.write_text(f"{header}\nun;one;\ndeux;two;right?\n")
+    for text, others in (
+        ("fr;English;My comment\nun;one;\ndeux;two;right?\n", {"My comment": 1}),
+        ("source;target;\nun;one;\ndeux;two;right?\n", {"": 1}),
+        ("source,target,document,line\nun,one,a,1\ndeux,two,a,2\n", {"document": 2, "line": 2}),
+        ("source\turl\ttarget\nun\tu\tone\ndeux\t\ttwo\n", {"url": 1}),
+        (
+            '{"source": "un", "target": "one", "url": "u", "n": null, "tags": ["a"]}\n'
+            '{"source": "deux", "target": "two", "url": "v"}\n',
+            {"url": 2, "tags": 1},
+        ),
+        (
+            '{"id": 1, "translation": {"fr": "un", "en": "one"}}\n'
+            '{"id": 2, "translation": {"fr": "deux", "en": "two"}}\n',
+            {"id": 2},
+        ),
+    ):
+        path.write_text(text)
         left_out: Counter[str] = Counter()
-        assert list(open_pairs(path, left_out=left_out).pairs) == [("un", "one"), ("deux", "two")]
-        assert left_out == {"header line": 1, "values of other columns": 1}
-    path.write_text("source,target,document,line\nun,one,a,1\ndeux,two,a,2\n")  # names of `search`, too
-    left_out.clear()
-    assert list(open_pairs(path, left_out=left_out).pairs) == [("un", "one"), ("deux", "two")]
-    assert left_out == {"header line": 1, "values of other columns": 4}
+        found = open_pairs(path, left_out=left_out)
+        assert list(found.pairs) == [("un", "one"), ("deux", "two")]
+        assert found.others == others and set(left_out) <= {"header line"}
+        assert list(found.other_values.values()) == [sum(others.values())]
     assert len(read("tsv", "He speaks French, English, and Dutch\tx")) == 1
 
 
@@ -497,6 +510,8 @@ def test_objects_with_other_fields_and_without_a_stated_language(
     parse = registry_parser.parse_registry
     monkeypatch.setattr(registry_parser, "parse_registry", lambda: asked.append(1) or parse())
     assert len(list(open_pairs(path, languages=("swh", "eng")).pairs)) == 50
-    assert not caplog.text and len(asked) <= 2, "what is no language is found out once"
+    (said,) = caplog.messages
+    assert said.endswith("a.jsonl: left out: values of other columns, such as origin, crawled_on (100)")
+    assert len(asked) <= 2, "what is no language is found out once"
     assert next(iter(open_pairs(path, languages=("hau", "eng")).pairs)).source == ""
     assert "a.jsonl, line 1: no text in hau_Latn; there are origin, crawled_on, sw, en" in caplog.text

@@ -18,9 +18,10 @@ def read(path: Path) -> list[tuple[str, str]]:
 
 
 def test_texts_come_as_they_are(tmp_path: Path) -> None:
-    table = pa.table({"source": ["eins", None, "drei"], "target": ["one", "two", None], "x": [1, 2, 3]})
+    table = pa.table({"source": ["eins", None, "drei"], "target": ["one", "two", None], "x": [1, None, 3]})
     parquet.write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [("eins", "one"), ("", "two"), ("drei", "")]
+    assert open_pairs(tmp_path / "a.parquet").others == {"x": 2}
 
 
 def test_columns_of_languages_as_in_hugging_faces_datasets(tmp_path: Path) -> None:
