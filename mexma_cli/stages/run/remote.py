@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
     Unfinished,
+    checksum_file,
     commit,
     fingerprint,
     fsync_file,
@@ -39,7 +41,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.corpus import CorpusRecipe, LanguageText
 from mexma_cli.stages.mine.thresholds import FILE
 from mexma_cli.stages.run.page import PAGE
-from mexma_cli.stages.run.units import ANEW, BITEXT
+from mexma_cli.stages.run.units import ANEW, BITEXT, in_the_way
 from mexma_cli.stages.split.inputs import with_text
 from mexma_cli.store.journal import GrowingFile
 from mexma_cli.text.lines import reading_order
@@ -130,14 +132,23 @@ def _copied(system: Any, path: str, folder: Path) -> Path:
         raise MexmaError(f"{path}: no name of a file", "leave it out")
     copy = folder.joinpath("files", *parts)
     noted = folder.joinpath("states", *parts).with_name(f"{parts[-1]}.json")
-    state = _state(system, path)
-    before = read_json(noted) if copy.is_file() and noted.is_file() else None
-    if before is None or state not in (before, before.get("state")):  # older versions noted nothing else
+    state, before = _state(system, path), {}
+    if noted.is_file():
+        before = read_json(noted)
+        if not isinstance(before, dict) or before.keys() != {"state", "checksum"}:
+            raise in_the_way(noted)
+    if not copy.is_file() or before.get("state") != state:
         for new in (copy, noted):
             make_parent(new)
-        noted.unlink(missing_ok=True)
-        checksum = _copy(system, path, state, copy)
-        write_json_atomic(noted, {"state": state, "checksum": checksum})
+        if os.path.lexists(copy):
+            ours = {before.get("checksum")}
+            with suppress(MexmaError):  # a run was killed when the copy had its name
+                ours.add(Unfinished.read(partial(copy)).facts.get("checksum"))
+            if not copy.is_file() or (found := checksum_file(copy)) not in ours:
+                raise in_the_way(copy)
+            if found != before.get("checksum"):
+                write_json_atomic(noted, {"state": {}, "checksum": found})
+        _copy(system, path, state, copy, noted)
     return copy
 
 
@@ -160,9 +171,9 @@ def _state(system: Any, path: str) -> dict[str, Any]:
     return found if len(found) > 1 else {**found, "key": system.ukey(path)}
 
 
-def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
-    """Copy a file from where it was left, if it was, and return its checksum; goes on after errors as long as
-    each time more comes. A file that has changed meanwhile is refused."""
+def _copy(system: Any, path: str, state: dict[str, Any], copy: Path, noted: Path) -> None:
+    """Copy a file from where it was left, if it was, and note its state and checksum; goes on after errors as
+    long as each time more comes. A file that has changed meanwhile is refused."""
     run, folder = Unfinished(by="run", of=state), partial(copy)
     with no_space_as_message(copy), workplace(copy) as part:
         with part.open("a+b") as file:
@@ -186,8 +197,8 @@ def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> str:
             (folder / PROGRESS).unlink()
             raise MexmaError(f"{path} has changed while it was copied", "run the same command again")
         commit(copy)
+        write_json_atomic(noted, {"state": state, "checksum": there.checksum})
         (folder / PROGRESS).unlink()
-    return there.checksum
 
 
 def _received(system: Any, path: str, there: GrowingFile) -> Iterator[None]:

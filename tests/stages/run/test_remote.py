@@ -83,6 +83,49 @@ def test_a_copy_stays_while_the_file_is_the_same(memory: fsspec.AbstractFileSyst
         fetch("no-such-system://x", tmp_path)
 
 
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_file_of_the_users_in_the_place_of_a_copy_stays(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was none, or it was another one, also where a run was killed when it had just made it."""
+    for content in (b"a", b"b"):
+        memory.pipe_file("/texts/a.txt", content)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(remote, "write_json_atomic", interrupted)
+            fetch("memory://texts/a.txt", tmp_path)
+        (copy,) = tmp_path.rglob("files/texts/a.txt")
+        copy.write_bytes(b"my own")
+        with pytest.raises(MexmaError, match=r"files/texts/a\.txt is not of this run, and would be lost"):
+            fetch("memory://texts/a.txt", tmp_path)
+        assert copy.read_bytes() == b"my own"
+        copy.write_bytes(content)
+        assert fetch("memory://texts/a.txt", tmp_path) == [copy]
+    assert not partial(copy).exists()
+    memory.pipe_file("/texts/a.txt", b"c")
+    copy.write_bytes(b"my own")
+    with pytest.raises(MexmaError, match=r"files/texts/a\.txt is not of this run"):
+        fetch("memory://texts/a.txt", tmp_path)
+    (noted,) = tmp_path.rglob("states/texts/a.txt.json")
+    noted.write_text('["my own"]')
+    with pytest.raises(MexmaError, match=r"a\.txt\.json is not of this run"):
+        fetch("memory://texts/a.txt", tmp_path)
+    noted.unlink()
+    with pytest.raises(MexmaError, match=r"files/texts/a\.txt is not of this run"):
+        fetch("memory://texts/a.txt", tmp_path)
+    assert copy.read_bytes() == b"my own"
+    copy.unlink()
+    assert fetch("memory://texts/a.txt", tmp_path)[0].read_bytes() == b"c"
+    for content, name in ((b"d", "write_json_atomic"), (b"e", "_received"), (b"f", "_received")):
+        memory.pipe_file("/texts/a.txt", content)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(remote, name, interrupted)
+            fetch("memory://texts/a.txt", tmp_path)
+    assert fetch("memory://texts/a.txt", tmp_path)[0].read_bytes() == b"f"
+
+
 def test_folders_are_copied_as_they_are(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     """The ids of documents, which are made of the names of files, are those of the same folder here."""
     names = ("1/one.txt", "2/one.txt", "2/en-fr.fr", "2/en-fr.en", "2/x.pdf", ".hidden/one.txt", "2/.x.txt")
