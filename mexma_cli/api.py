@@ -45,15 +45,20 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _checked(function: _Function) -> _Function:
-    """Refuse, with a MexmaError, arguments that are not of the types of a function's parameters and
-    settings."""
+    """Refuse, with a MexmaError, arguments that are not of the types of a function's parameters and settings;
+    its errors name keywords, and not the options of commands."""
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        from mexma_cli.arguments import fitted
+        from mexma_cli.arguments import fitted, name_keywords
+        from mexma_cli.errors import MexmaError
 
         given, named = fitted(function, given, named)
-        return function(*given, **named)
+        try:
+            return function(*given, **named)
+        except MexmaError as error:
+            name_keywords(error, function)
+            raise
 
     return cast(_Function, call)
 

@@ -23,7 +23,7 @@ from mexma_cli.settings.keywords import (
     ScoreKeywords,
     SplitKeywords,
 )
-from mexma_cli.settings.section import shown
+from mexma_cli.settings.section import IN_PYTHON, shown
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -68,6 +68,38 @@ def fitted(
     return (*first, *given[len(first) :]), rest
 
 
+_OPTION = re.compile(
+    r"`mexma [^`]*`|--source-lang and (?=--target-lang)"
+    r"|(?<![\w-])--?([a-z][a-z-]*)(?![\w./=])(?: ([^\s,;:]+))?"
+)
+"""In a message: a command, which stays, or an option, perhaps with its value."""
+
+
+def name_keywords(error: MexmaError, function: Callable[..., Any]) -> None:
+    """Name a function's keywords in an error, in place of the options of the command of its name."""
+    types = _types(function)
+
+    def named(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "" if found[0].startswith("--") and "languages" in types else found[0]
+        option, value = found[1].replace("-", "_"), found[2] or ""
+        name = option if option in types else IN_PYTHON.get(option, "")
+        if name not in types:
+            return found[0]
+        kinds = _alternatives(types[name])
+        if bool in kinds:
+            return f"{name}=True {value}".rstrip()
+        if value[:1].isdigit():
+            return f"{name}={value if re.fullmatch('[0-9.]+', value) else repr(value)}"
+        if value and (found.end() == len(found.string) or value in _choices(kinds)):
+            return f"{name}={[value] if Sequence in map(get_origin, kinds) else repr(value)}"
+        return f"`{name}` {value}".rstrip()
+
+    error.message = _OPTION.sub(named, error.message)
+    error.hint = error.hint and _OPTION.sub(named, error.hint)
+    error.args = error.message, error.hint
+
+
 @cache
 def _types(function: Callable[..., Any]) -> dict[str, Any]:
     """The parameters' types in their order, and behind them those of the settings."""
@@ -89,8 +121,7 @@ def _fitted(value: Any, type_: Any, place: str) -> Any:
                 within = within or error
     if within is not None:
         raise within
-    choices = [name for one in alternatives if get_origin(one) is Literal for name in get_args(one)]
-    hint = did_you_mean(nearest(value, choices)).strip() if isinstance(value, str) else ""
+    hint = did_you_mean(nearest(value, _choices(alternatives))).strip() if isinstance(value, str) else ""
     if {str, EmbeddingStore} <= {*alternatives}:
         hint = "write sentences to a file, one a line"
     raise MexmaError(f"{place}: should be {_in_words(type_)} (is {shown(value)})", hint or None)
@@ -98,6 +129,10 @@ def _fitted(value: Any, type_: Any, place: str) -> Any:
 
 def _alternatives(type_: Any) -> list[Any]:
     return list(get_args(type_)) if get_origin(type_) in (Union, UnionType) else [type_]
+
+
+def _choices(alternatives: Sequence[Any]) -> list[str]:
+    return [name for one in alternatives if get_origin(one) is Literal for name in get_args(one)]
 
 
 def _is(value: Any, type_: Any) -> bool:

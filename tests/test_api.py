@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import mexma_cli
+from mexma_cli.arguments import name_keywords
 from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.main import cli
 from mexma_cli.settings import keywords
@@ -331,6 +332,40 @@ def test_arguments_of_another_type_are_refused(
     with pytest.raises(mexma_cli.MexmaError) as caught:
         list(getattr(mexma_cli, name)(*given, **named))
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "named"),
+    [
+        (
+            "mine",
+            "such as --threshold 0.5; --margin ratio scores",
+            "such as threshold=0.5; margin='ratio' scores",
+        ),
+        ("mine", "--source-lang and --target-lang state them", "`languages` state them"),
+        (
+            "mine",
+            "--memory 6M, or a smaller -k; no near-copies",
+            "memory='6M', or a smaller `k`; no near-copies",
+        ),
+        ("mine", "`mexma tune --k 4` or `mexma mine --top 5`", "`mexma tune --k 4` or `mexma mine --top 5`"),
+        ("mine", "no --dtype, --k.txt and --top=x", "no --dtype, --k.txt and --top=x"),
+        ("filter", "where it is one: --on low-score=0.5", "where it is one: on=['low-score=0.5']"),
+        ("split", "which one is wanted: --lang fra", "which one is wanted: lang='fra'"),
+        ("evaluate", "--langs 'xx' names no language", "`languages` 'xx' names no language"),
+        ("train", "--resume continues it", "resume=True continues it"),
+    ],
+)
+def test_errors_name_keywords(name: str, said: str, named: str) -> None:
+    error = mexma_cli.MexmaError(said, said)
+    name_keywords(error, getattr(mexma_cli, name).__wrapped__)
+    assert (error.message, error.hint, str(error)) == (named, named, f"{named}\nhint: {named}")
+
+
+def test_an_error_of_a_call_names_keywords(folder: Path) -> None:
+    store = folder / "spa.emb"
+    with pytest.raises(mexma_cli.MexmaError, match=r"^score='probability' does not go with this"):
+        mexma_cli.mine(store, store, score="probability")
 
 
 def test_numbers_of_numpy_and_any_lines_are_taken(folder: Path) -> None:

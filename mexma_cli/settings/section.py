@@ -84,10 +84,10 @@ class Option:
     values: tuple[str, ...] = ()
 
 
-_IN_PYTHON = {
+IN_PYTHON = {
     "model": "encoder",
     "neighbourhood": "k",
-    **dict.fromkeys(("lang", "source_lang", "target_lang"), "languages"),
+    **dict.fromkeys(("lang", "langs", "source_lang", "target_lang"), "languages"),
 }
 """Options of the commands that are keywords of another name."""
 
@@ -123,8 +123,8 @@ class Section(BaseModel):
         for name in settings:
             if name in cls.model_fields:
                 continue
-            if name in _IN_PYTHON:
-                raise TypeError(f"unknown setting {name!r}: in Python it is `{_IN_PYTHON[name]}`")
+            if name in IN_PYTHON:
+                raise TypeError(f"unknown setting {name!r}: in Python it is `{IN_PYTHON[name]}`")
             raise TypeError(f"unknown setting {name!r}; there are: {', '.join(cls.model_fields)}")
         try:
             return cls(**settings)
