@@ -285,7 +285,7 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
     for path in (checkpoint, run):
         done = fails(info(path), 1, "objective.safetensors is damaged")
     checkpoint.rename(checkpoint.with_name("best"))
-    assert "best: objective.safetensors is damaged" in info(run).stderr
+    assert "best/objective.safetensors is damaged" in info(run).stderr
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.parquet", "a.tmx"])
