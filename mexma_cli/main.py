@@ -250,9 +250,7 @@ class RoadGroup(LazyGroup):
         except KeyboardInterrupt:
             if os.environ.get("RANK", "0") == "0":  # of torchrun's processes, the first one says it for all
                 click.echo("\ninterrupted", err=True)
-            exec(
-                ""
-            )  # where Ctrl-C came inside of an `exec`, Python would end by the signal, without the code
+            exec("")  # after a Ctrl-C inside of an `exec` Python would end by the signal, without the code
             ctx.exit(130)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
