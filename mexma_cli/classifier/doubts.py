@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli.classifier.sentences import MARKS, NAME_LETTERS, WORD, trigrams_of
+from mexma_cli.text.duplicates import copy_reason
 from mexma_cli.text.numbers import differing_numbers
 
 Span = tuple[int, int]
@@ -56,8 +57,8 @@ class Doubts:
 
     @classmethod
     def usual(cls, pairs: Sequence[tuple[str, str]]) -> Doubts:
-        """By some of the best pairs of two texts; by the first `SAMPLE` of them."""
-        pairs = pairs[:SAMPLE]
+        """By some of the best pairs of two texts; by the first `SAMPLE` of them, without copies."""
+        pairs = [pair for pair in pairs[:SAMPLE] if copy_reason(*pair) is None]
         ratios = np.array([_ratio(*pair) for pair in pairs] or [0.0])
         ratio = float(np.median(ratios))
         spread = max(0.15, 1.4826 * float(np.median(abs(ratios - ratio))))
@@ -83,6 +84,8 @@ class Doubts:
         return list(self._found(source, target))
 
     def _found(self, source: str, target: str) -> Iterator[Doubt]:
+        if copy_reason(source, target) is not None:
+            yield Doubt("copy")
         here, there = differing_numbers(source, target)
         if here and there:
             yield Doubt(f"numbers differ: {_quoted(source, here)} / {_quoted(target, there)}", here, there)

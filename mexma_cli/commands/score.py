@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 @scoring_option(
     "--explain",
     is_flag=True,
-    help="Add the probability, and why a pair may be no translation: numbers, names, lengths, vectors.",
+    help="Add the probability, and why a pair may be no translation: copies, numbers, names, lengths, "
+    "vectors.",
 )
 @click.option("--scores-only", is_flag=True, help="Print the score alone, one for each line.")
 @json_lines_option

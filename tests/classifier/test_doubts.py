@@ -21,6 +21,8 @@ USUAL = [
         ("Also 1,5 mio. für 3.", "So 1.5 million.", "number on one side only: 3"),
         ("Nun sah Felix alles.", "Now he saw all.", "names without counterpart: Felix"),
         ("Es war so. Dann sah er das.", "It was so. Then he saw it.", ""),
+        ("Das weiß in Hamburg keiner!", "das weiß in HAMBURG keiner", "copy"),
+        ("Es waren 40 Schiffe.", "Es waren 14 Schiffe.", "copy; numbers differ: 40 / 14"),
         ("Das weiß in Hamburg keiner", "Nobody knows that in Hamburg?", "a question on one side only"),
         (
             "Ja.",
@@ -45,6 +47,14 @@ def test_what_usual_pairs_have_is_no_reason() -> None:
     assert usual.of("Das ist in Londyn.", "That is here.") == []
     nouns = [(f"Da war ein {word} im {word}.", "There was a thing in it.") for word in ("Haus", "Baum")] * 30
     assert Doubts.usual(nouns).of("Da war ein Wal im Bad.", "There was a thing in it.") == []
+
+
+def test_copies_say_nothing_of_what_is_usual() -> None:
+    """Names of copies have a counterpart: with them, names that translations write otherwise would, too."""
+    other = [(f"Dann sah Bremen{n} alles.", "Then he saw all of it.") for n in range(30)]
+    copies = [(f"Then {name} saw {n} ships.",) * 2 for n in range(12) for name in NAMES]
+    assert Doubts.usual([*copies, *other]) == Doubts.usual(other)
+    assert Doubts.usual(other).names[0] is False
 
 
 def test_of_no_pairs() -> None:
