@@ -9,7 +9,6 @@ searched exactly.
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,8 +20,8 @@ import numpy as np
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, fewest_hits, find_effort
-from mexma_cli.knn.faiss_index import SideIndex, choose, training_rows, with_threads
-from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, score
+from mexma_cli.knn.faiss_index import SideIndex, choose, lists_in, training_rows, with_threads
+from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, row_bytes, score
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, no_neighbours
 from mexma_cli.knn.sides import Side, VectorSource
 from mexma_cli.knn.tiled import Span
@@ -42,24 +41,17 @@ class ApproximateNeighbours:
 
     Attributes:
         effort: And what it finds, for rows of x and for rows of y.
-        indexes: The factory strings of the index over y and of the one over x.
-        files: How many files each of them was in; 0: it was in memory.
+        files: How many files the index over y was in, and the one over x; 0: it was in memory.
     """
 
     neighbours: Neighbours
     effort: Effort
-    indexes: tuple[str, str] = (EXACT, EXACT)
     files: tuple[int, int] = (0, 0)
 
     @property
     def recall(self) -> float:
         """The fraction of the true neighbours found, over the samples of both directions."""
         return sum(self.effort.recall) / 2
-
-    @property
-    def index(self) -> str:
-        """The factory string, or both."""
-        return " and ".join(dict.fromkeys(self.indexes))
 
 
 def ann(
@@ -104,7 +96,7 @@ def ann(
     left, right = Side(x, keep_x), Side(y, keep_y)
     if not faiss_index.needed(settings.index, len(left) * len(right)):
         found = search(left, right, k, settings.memory, journal, on_progress)
-        everything = Effort(k, ("", ""), (1.0, 1.0), (1.0, 1.0), (len(left), len(right)))
+        everything = Effort((EXACT, EXACT), k, ("", ""), (1.0, 1.0), (1.0, 1.0), (len(left), len(right)))
         return ApproximateNeighbours(Neighbours.of(found, left, right), everything)
     if journal is not None and "memory" in journal.facts:
         settings = settings.but(memory=journal.facts["memory"])
@@ -136,12 +128,12 @@ def _approximate(
     share, chunk = (None, CHUNK) if working is None else (working // 4, working // 4)
     indexes = []
     for name, side in (("y", right), ("x", left)):
-        factory = choose(len(side), side.dim) if settings.index == "auto" else settings.index
-        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", journal))
+        factory = choose(len(side), side.dim, settings.index)
+        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", journal, progress))
         if journal is not None:
             journal.note(memory=settings.memory)
     for built in indexes:
-        built.fill(progress)
+        built.fill()
     ahead, back = Direction(left, right, indexes[0]), Direction(right, left, indexes[1])
     effort = _effort(ahead, back, k, settings, journal)
     kept = journal.load(*lists) if journal else None
@@ -159,8 +151,7 @@ def _approximate(
             if journal is not None and journal.due():
                 journal.save((len(left), 0, done), *lists)
     of_y, of_x = indexes
-    found = Neighbours.of(lists, left, right)
-    return ApproximateNeighbours(found, effort, (of_y.factory, of_x.factory), (of_y.files, of_x.files))
+    return ApproximateNeighbours(Neighbours.of(lists, left, right), effort, (of_y.files, of_x.files))
 
 
 def _effort(
@@ -168,7 +159,7 @@ def _effort(
 ) -> Effort:
     """Find the search effort that the recall needs, or take what an earlier run of this search found."""
     if known := dict(journal.facts.get("searched", {})) if journal else {}:
-        effort = Effort(known.pop("hits"), **{name: tuple(both) for name, both in known.items()})
+        effort = Effort(hits=known.pop("hits"), **{name: tuple(both) for name, both in known.items()})
         ahead.index.effort, back.index.effort = effort.parameters
         return effort
     began = time.monotonic()
@@ -185,12 +176,11 @@ def least_bytes(n: int, m: int, k: int) -> int:
 
 def bytes_needed(n: int, m: int, dim: int, k: int, index: str) -> int:
     """Bytes that `ann` of n and m rows with an index takes where the memory has no limit, about."""
-    held, training, row = 0, 0, 4 * dim + 12 * fewest_hits(k)
+    held, training, row = 0, 0, row_bytes(dim, fewest_hits(k))
     for rows in (n, m):
-        factory = choose(rows, dim) if index == "auto" else index
-        held += round(faiss_index.SLACK * faiss_index.bytes_needed(rows, dim, factory))
-        lists = re.search(r"IVF(\d+)", factory)
-        training = max(training, 12 * dim * min(rows, training_rows(int(lists[1]) if lists else None)))
+        held += round(faiss_index.SLACK * faiss_index.bytes_needed(rows, dim, index))
+        lists = lists_in(choose(rows, dim, index))
+        training = max(training, 12 * dim * min(rows, training_rows(lists)))
     looking = min(CHUNK, row * max(n, m)) + BLOCK_BYTES
     return _result_bytes(n, m, k) + max(training, held + looking)
 

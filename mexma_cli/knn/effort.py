@@ -25,19 +25,25 @@ class Effort:
     """How hard two indexes are searched, and what that finds.
 
     Attributes:
+        indexes: The factory strings of the index over y and of the one over x.
         hits: Answers of an index that get an exact cosine, for each row.
-        parameters: The search parameters of the index over y and of the one over x, such as "nprobe=64", or
-            "" where an index has none.
+        parameters: The search parameters of both, such as "nprobe=64", or "" where an index has none.
         recall: The share of the true k neighbours that are found, for rows of x and for rows of y.
         recall_first: The same for the nearest neighbour alone.
         sample: Rows of x and of y by which these were measured.
     """
 
+    indexes: tuple[str, str]
     hits: int
     parameters: tuple[str, str]
     recall: tuple[float, float]
     recall_first: tuple[float, float]
     sample: tuple[int, int]
+
+    @property
+    def index(self) -> str:
+        """The factory string, or both."""
+        return " and ".join(dict.fromkeys(self.indexes))
 
 
 def find_effort(ahead: Direction, back: Direction, k: int, recall: float) -> Effort:
@@ -49,6 +55,7 @@ def find_effort(ahead: Direction, back: Direction, k: int, recall: float) -> Eff
         for both in ((ahead, back), (back, ahead))
     )
     return Effort(
+        (ahead.index.factory, back.index.factory),
         hits,
         (ahead.index.effort, back.index.effort),
         (float(one.mean()), float(other.mean())),

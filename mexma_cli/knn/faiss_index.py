@@ -56,8 +56,10 @@ _FINE_UP_TO = 512
 1024 dimensions. OPQ's rotation was tried: one per cent more neighbours for minutes of training."""
 
 
-def choose(rows: int, dim: int) -> str:
-    """The factory string that `auto` takes for an index over `rows` rows of `dim` dimensions."""
+def choose(rows: int, dim: int, index: str = "auto") -> str:
+    """The factory string of an index over `rows` rows of `dim` dimensions: `index`, or what `auto` takes."""
+    if index != "auto":
+        return index
     lists = next((name for most, name in SIZES if rows <= most), SIZES[-1][1])
     if lists == "Flat":
         return lists
@@ -103,7 +105,7 @@ def gather(side: Side, places: np.ndarray) -> np.ndarray:
 def bytes_needed(rows: int, dim: int, factory: str) -> int:
     """Bytes of an index over so many rows, in memory and in its file, without its lists' centres. A factory
     string that faiss does not know is refused."""
-    index = _made(dim, choose(rows, dim) if factory == "auto" else factory)
+    index = _made(dim, choose(rows, dim, factory))
     sample = np.random.default_rng(0).standard_normal((BLOCK, dim), dtype=np.float32)
     if faiss.try_extract_index_ivf(index) is None and not index.is_trained:
         index.train(sample)
@@ -231,15 +233,22 @@ class SideIndex(PartitionedIndex):
     Args:
         share: Bytes that it may take, or None for no limit: then it is in memory.
         stem: Folder and beginning of the names of its files.
+        progress: Is told how many rows more have been put in.
 
     Raises:
         MexmaError: As `train`, or it cannot be written, or a file is damaged.
     """
 
     def __init__(
-        self, side: Side, factory: str, share: int | None, stem: Path, journal: FileJournal | None
+        self,
+        side: Side,
+        factory: str,
+        share: int | None,
+        stem: Path,
+        journal: FileJournal | None,
+        progress: Callable[[int], None],
     ) -> None:
-        self._side, self._stem, self._journal = side, stem, journal
+        self._side, self._stem, self._journal, self._progress = side, stem, journal, progress
         self._trained, _ = self._kept("trained", lambda: train(side, factory, share))
         super().__init__(factory, self._trained)
         # A part is all that a killed search adds again. Other indexes answer otherwise in parts.
@@ -255,33 +264,25 @@ class SideIndex(PartitionedIndex):
         """Files that the index is in; 0: it is in memory."""
         return sum(isinstance(held, Path) for _, held in self.held)
 
-    def fill(self, progress: Callable[[int], None]) -> None:
+    def fill(self) -> None:
         """Put all rows in."""
         for number, first in enumerate(range(0, len(self._side), self._rows)):
-            part, path = self._kept(
-                str(number), partial(self._filled, first, progress), self._in_files, progress
-            )
+            part, path = self._kept(str(number), partial(self._filled, first), self._in_files)
             self.held.append((first, path if self._in_files else _on_gpu(part)))
 
-    def _filled(self, first: int, progress: Callable[[int], None]) -> faiss.Index:
+    def _filled(self, first: int) -> faiss.Index:
         """The part whose rows begin at `first`."""
-        part = faiss.clone_index(self._trained)
-        for rows in add(part, self._side, first, min(first + self._rows, len(self._side))):
-            progress(rows)
-        return part
+        stop = min(first + self._rows, len(self._side))
+        return fill(faiss.clone_index(self._trained), self._side, first, stop, self._progress)
 
     def _kept(
-        self,
-        what: str,
-        make: Callable[[], faiss.Index],
-        in_file: bool = False,
-        progress: Callable[[int], None] = lambda rows: None,
+        self, what: str, make: Callable[[], faiss.Index], in_file: bool = False
     ) -> tuple[faiss.Index, Path]:
         """An index that an earlier run wrote, or one that is made now; and its file, if it is to have one."""
         path, journal = self._stem.with_name(f"{self._stem.name}-{what}.faiss"), self._journal
         if journal is not None and path.name in journal.facts:
             index = read_index(path, journal.facts[path.name])
-            progress(index.ntotal)
+            self._progress(index.ntotal)
             return index, path
         index = make()
         if in_file or journal is not None:
@@ -375,17 +376,27 @@ def _transformed(index: faiss.Index, vectors: np.ndarray) -> np.ndarray:
     return vectors
 
 
+def lists_in(factory: str) -> int | None:
+    """How many lists an index has that a factory string makes; None: it is one without."""
+    named = re.search(r"IVF(\d+)", factory)
+    return int(named[1]) if named else None
+
+
 def training_rows(lists: int | None) -> int:
     """Rows that train an index with so many lists, or one without."""
     return _TRAINING_ROWS if lists is None else max(ROWS_PER_LIST * lists, 1 << 14)
 
 
-def add(index: faiss.Index, side: Side, start: int, stop: int) -> Iterator[int]:
-    """Put kept rows of a side into an index; yields how many, block by block."""
+def fill(
+    index: faiss.Index, side: Side, start: int, stop: int, progress: Callable[[int], None] | None = None
+) -> faiss.Index:
+    """Put kept rows of a side into an index, and return it; `progress` is told how many, block by block."""
     for first in range(start, stop, BLOCK):
         rows = side.units(first, min(first + BLOCK, stop))
         index.add(rows)
-        yield len(rows)
+        if progress is not None:
+            progress(len(rows))
+    return index
 
 
 def _nearest(part: faiss.Index, queries: _Queries, count: int, first: int, tied: int = _TIED) -> np.ndarray:

@@ -57,7 +57,7 @@ class Direction:
             memory: Bytes that this may take.
         """
         vectors = 2 if self.index.transforms else 1
-        row = vectors * 4 * self.own.dim + _PROBE_BYTES * self.index.probes + _HIT_BYTES * hits + 24
+        row = row_bytes(vectors * self.own.dim, hits, self.index.probes)
         rows = max(64, memory // row // _AT_ONCE * _AT_ONCE)
         return [(first, min(first + rows, len(self.own))) for first in range(start, len(self.own), rows)]
 
@@ -80,6 +80,11 @@ class Direction:
         ids.sort(axis=1)  # those that are none, -1, come first
         ends = np.arange(1, len(ids) + 1) * hits
         return queries, Candidates(ids.reshape(-1), ends - (ids >= 0).sum(axis=1), ends)
+
+
+def row_bytes(dim: int, hits: int, probes: int = 0) -> int:
+    """Bytes of a row while it is looked up and scored."""
+    return 4 * dim + _PROBE_BYTES * probes + _HIT_BYTES * hits + 24
 
 
 def score(

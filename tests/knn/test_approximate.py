@@ -71,7 +71,7 @@ def test_finds_what_it_says_it_finds(sides: tuple[np.ndarray, np.ndarray], index
     exact = knn(x, y, K)
     assert found.recall >= 0.87 and min(found.effort.recall_first) >= 0.87
     assert abs(true_recall(found.neighbours, exact) - found.recall) < 0.03
-    assert found.index == index and found.effort.sample == (512, 512)
+    assert found.effort.index == index and found.effort.sample == (512, 512)
 
 
 def test_searches_as_hard_as_the_recall_wants(sides: tuple[np.ndarray, np.ndarray]) -> None:
@@ -89,7 +89,7 @@ def test_a_flat_index_is_exact(sides: tuple[np.ndarray, np.ndarray]) -> None:
 
 def test_what_is_small_is_searched_exactly(sides: tuple[np.ndarray, np.ndarray]) -> None:
     found = ann(*sides, K)
-    assert found.index == "exact" and found.recall == 1 and same(found.neighbours, knn(*sides, K))
+    assert found.effort.index == "exact" and found.recall == 1 and same(found.neighbours, knn(*sides, K))
 
 
 def test_auto_chooses_by_each_sides_size(
@@ -98,8 +98,8 @@ def test_auto_chooses_by_each_sides_size(
     monkeypatch.setattr(faiss_index, "EXACT_PAIRS", 0)
     monkeypatch.setattr(faiss_index, "SIZES", ((2600, "Flat"), (10_000, "IVF32")))
     found = ann(*sides, K)
-    assert found.indexes == ("Flat", "IVF32,PQ16x4fs")
-    assert found.index == "Flat and IVF32,PQ16x4fs"
+    assert found.effort.indexes == ("Flat", "IVF32,PQ16x4fs")
+    assert found.effort.index == "Flat and IVF32,PQ16x4fs"
     check_honest(found.neighbours, *sides)
 
 
@@ -171,8 +171,7 @@ def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apar
     for cuts in ([3000], [3000, 1], [3000, 2999, 1700, 40], [3000, 1500]):
         partitioned = faiss_index.PartitionedIndex(factory, trained)
         for first, last in pairwise([0, *cuts[::-1]]):
-            index = faiss.clone_index(trained)
-            list(faiss_index.add(index, side, first, last))
+            index = faiss_index.fill(faiss.clone_index(trained), side, first, last)
             partitioned.held.append((first, index))
         answers.append(partitioned.search(side.units(200, 600), 64))
     assert all(np.array_equal(answers[0], other) for other in answers)

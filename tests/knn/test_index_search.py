@@ -70,8 +70,7 @@ def test_a_search_in_pieces_is_the_search_in_one(
         index = PartitionedIndex(SETTINGS.index, trained)
         for piece in own:
             first = sum(part.ntotal for _, part in index.held)
-            index.held.append((first, faiss.clone_index(trained)))
-            list(faiss_index.add(index.held[-1][1], piece, 0, len(piece)))
+            index.held.append((first, faiss_index.fill(faiss.clone_index(trained), piece, 0, len(piece))))
         indexes.append(index)
     directions = Direction(*whole, indexes[1]), Direction(*whole[::-1], indexes[0])
     effort = find_effort(*directions, K, SETTINGS.recall)

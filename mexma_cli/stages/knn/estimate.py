@@ -65,10 +65,11 @@ def estimate(
             temporary += side.rows * dim * STORED_BYTES + side.text
     memory = wanted if settings.memory is None else min(wanted, settings.memory)
     output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
-    journal = KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index)
+    journal = KEY_BYTES * k * (n + m)
     making = pairs.start + pairs.of(1, n + m, 0) if pairs is not None else 0.0
     times = {"embedding": embedding, "pairs": making}
     if has_index(n, m, settings.index):  # how thoroughly it must be searched is found out on the way
+        journal += sum(index_bytes(rows, dim, settings.index) for rows in (n, m))
         searching = [(f"neighbours ({settings.index})", "found out on the way")]
     else:
         times["neighbours (exact)"] = seconds_needed(n, m, dim, k)
@@ -98,13 +99,11 @@ def seconds_a_line(encoder: SentenceEncoder, lines: Iterator[str]) -> float:
     return found
 
 
-def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
-    """Bytes of the indexes of both sides, which are kept until the output is written; none if it is exact."""
-    if not has_index(n, m, index):
-        return 0
+def index_bytes(rows: int, dim: int, index: str) -> int:
+    """Bytes of an index over so many rows, without the centres of its lists."""
     from mexma_cli.knn import faiss_index
 
-    return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
+    return faiss_index.bytes_needed(rows, dim, index)
 
 
 def look_at(

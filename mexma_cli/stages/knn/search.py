@@ -171,19 +171,19 @@ def _approximate(
         if options["journal"] is not None:
             options["journal"].forget()
         raise
-    if near.index == EXACT:
+    how = near.effort
+    if how.index == EXACT:
         log.info("so few lines are searched exactly")
         return SearchResult(near.neighbours, EXACT, None)
-    how = near.effort
     for place, side in enumerate(("source", "target")):
-        index = f"{near.indexes[place]} {how.parameters[place]}".rstrip()
+        index = f"{how.indexes[place]} {how.parameters[place]}".rstrip()
         log.info(
             "%s: %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
             *(side, index, 100 * how.recall[place], 100 * how.recall_first[place], how.sample[place]),
         )
     if near.recall < settings.recall - TOLERATED:
         log.warning("%.1f %% were asked for; the exact search finds all", 100 * settings.recall)
-    return SearchResult(near.neighbours, near.index, near.recall)
+    return SearchResult(near.neighbours, how.index, near.recall)
 
 
 def journal_beside(

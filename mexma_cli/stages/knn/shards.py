@@ -20,8 +20,8 @@ from mexma_cli.store.embeddings import EmbeddingStore
 def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
     """Train an index (a factory string, or `auto`) for the rows of a store that take part, by what
     `tiles.write_rows` kept; write it without them, and return the factory string."""
-    side = Side(store, read_rows(rows, store, Span(0, store.rows)))
-    factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
+    side = side_of(store, rows)
+    factory = faiss_index.choose(len(side), side.dim, index)
     with with_threads():
         write_index(faiss_index.train(side, factory), output)
     return factory
@@ -29,16 +29,14 @@ def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> 
 
 def write_shard(side: Side, trained: Path, output: Path) -> int:
     """Write a copy of a trained index with the rows of a span, from `side_of`; returns their number."""
-    index = read_index(trained)
     with with_threads():
-        for _ in faiss_index.add(index, side, 0, len(side)):
-            pass
-        write_index(index, output)
+        write_index(faiss_index.fill(read_index(trained), side, 0, len(side)), output)
     return len(side)
 
 
-def side_of(store: EmbeddingStore, rows: Path, span: Span) -> Side:
-    """The rows of a span that take part, by what `tiles.write_rows` kept."""
+def side_of(store: EmbeddingStore, rows: Path, span: Span | None = None) -> Side:
+    """The rows of a span, or all, that take part, by what `tiles.write_rows` kept."""
+    span = span or Span(0, store.rows)
     return Side(Window(store, span), read_rows(rows, store, span))
 
 
@@ -61,13 +59,11 @@ class Indexed:
 
     def side(self) -> Side:
         """The rows that take part."""
-        return Side(self.store, read_rows(self.rows, self.store, Span(0, self.store.rows)))
+        return side_of(self.store, self.rows)
 
-    def index(self, effort: str = "") -> PartitionedIndex:
-        """The index, to be searched with the parameter of an `Effort`."""
+    def index(self) -> PartitionedIndex:
+        """The index."""
         index = PartitionedIndex(self.factory, read_index(self.trained))
-        if effort:
-            index.effort = effort
         first = 0
         for path, count in zip(self.shards, self.counts, strict=True):
             index.held.append((first, path))
@@ -76,12 +72,12 @@ class Indexed:
 
 
 def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[str, Any]:
-    """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings."""
+    """How hard both indexes must be searched: what `Effort` has, with its `index`."""
     left, right = source.side(), target.side()
     ahead, back = Direction(left, right, target.index()), Direction(right, left, source.index())
     with with_threads():
         effort = find_effort(ahead, back, k, recall)
-    return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
+    return asdict(effort) | {"index": effort.index}
 
 
 def write_found(

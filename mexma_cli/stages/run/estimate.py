@@ -23,7 +23,7 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.costs import PEAKS, STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import load_encoder
-from mexma_cli.stages.knn.estimate import KEY_BYTES, STORED_BYTES, seconds_a_line
+from mexma_cli.stages.knn.estimate import KEY_BYTES, STORED_BYTES, index_bytes, seconds_a_line
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
@@ -297,22 +297,15 @@ def _together(parts: Iterable[Mapping[str, int]]) -> int:
 def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
     """Bytes that a unit takes at most of those that train an index over so many rows and search in it."""
     from mexma_cli.knn.faiss_index import SLACK, training_rows
-    from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK
+    from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, row_bytes
 
     tile, centres = min(recipe.units.tile, rows), lists_of(recipe.mine.index, rows)[0]
     training = 12 * dim * min(rows, training_rows(centres)) + 2 * KEY_BYTES * rows
-    shard = 4 * dim * centres + round(SLACK * _index_bytes(recipe, rows, dim) * tile / rows)
-    chunk = min(CHUNK, (8 * dim + 20 * HITS + 24 * PROBES) * tile)
+    shard = 4 * dim * centres + round(SLACK * index_bytes(rows, dim, recipe.mine.index) * tile / rows)
     lists = 6 * KEY_BYTES * recipe.mine.k * tile
-    searching = chunk + BLOCK_BYTES + KEY_BYTES * (HITS * tile + rows) + max(shard, lists)
+    chunk = min(CHUNK, tile * row_bytes(2 * dim, HITS, PROBES)) + BLOCK_BYTES
+    searching = chunk + KEY_BYTES * (HITS * tile + rows) + max(shard, lists)
     return max(training, searching)
-
-
-def _index_bytes(recipe: CorpusRecipe, rows: int, dim: int) -> int:
-    """Bytes of the shards of an index over so many rows, without the centres of the lists, which each has."""
-    from mexma_cli.knn import faiss_index
-
-    return faiss_index.bytes_needed(rows, dim, recipe.mine.index)
 
 
 def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -> tuple[int, int]:
@@ -337,7 +330,7 @@ def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -
     shards = {code: -(-texts[code].lines // tile) for pair in indexed for code in pair}
     sizes = {
         code: 4 * dim * lists_of(recipe.mine.index, texts[code].lines)[0] * (count + 1)
-        + _index_bytes(recipe, texts[code].lines, dim)
+        + index_bytes(texts[code].lines, dim, recipe.mine.index)
         for code, count in shards.items()
     }
     for pair in indexed:

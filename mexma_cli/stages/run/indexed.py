@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 
@@ -30,11 +29,10 @@ def check_index(index: str) -> None:
 
 def lists_of(index: str, rows: int) -> tuple[int, int]:
     """The lists of an index over so many rows, and those with which a row is compared to find the nearest."""
-    from mexma_cli.knn import faiss_index
+    from mexma_cli.knn.faiss_index import choose, lists_in
 
-    factory = faiss_index.choose(rows, 1) if index == "auto" else index
-    named = re.search(r"IVF(\d+)", factory)
-    lists = int(named[1]) if named else 1
+    factory = choose(rows, 1, index)
+    lists = lists_in(factory) or 1
     return lists, min(lists, _GRAPH) if "HNSW" in factory else lists
 
 

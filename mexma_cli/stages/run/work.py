@@ -302,7 +302,8 @@ def search_index(task: Task) -> dict[str, Any]:
     files = [(name, Span(*rows)) for name, rows in settings["files"]]
     store, other = task.store(SIDES[place]), _indexed(task, SIDES[1 - place])
     own = side_of(store, task.input(f"{SIDES[place]}_rows"), files[-1][1])
-    direction = Direction(own, other.side(), other.index(effort["parameters"][place]))
+    direction = Direction(own, other.side(), other.index())
+    direction.index.effort = effort["parameters"][place]
     write_found(direction, files, effort["hits"], settings["k"], task.output)
     for one in (store, other.store):
         one.check_unchanged()
