@@ -7,7 +7,8 @@
 lines.) Mixes texts: of both sides of each corpus some lines, of which a share has its translation among the
 others', and 500 translations of one corpus among lines of another. At the thresholds for several estimated
 precisions it prints the truth, the estimate's 95 % interval, and how often that contains the truth: of pairs
-by probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list.
+by probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list. The rows of
+`number` say the same of the number of translations among all pairs, by the estimated number.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from mexma_cli import SentenceEncoder, knn
 from mexma_cli.classifier.model import bundled, probabilities_of, probable
 from mexma_cli.classifier.pairs import known_of
-from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, pairs_to_label
+from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import match
@@ -151,7 +152,7 @@ def main() -> None:
 
 def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: SentenceEncoder) -> None:
     """Print the rows of mixtures of a kind."""
-    found: dict[tuple[str, float], list[tuple[EstimatedCut, float]]] = {}
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     classifier = bundled().by["words"]
     for mixed in mixtures:
         near = knn(*mixed.vectors, k)
@@ -167,20 +168,23 @@ def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: Sente
             f"margin, {LABELS} labels": (by_margin, by_margin_model.labelled(labels, right[labels])),
         }
         for name, (pairs, model) in models.items():
+            right = mixed.right(pairs)
+            number = np.array([right.sum(), *model.translations_interval]) / model.right[-1]
+            found.setdefault((f"number, {name}", "all"), []).append((number[0], number[1], number[2]))
             for wanted in PRECISIONS:
                 try:
                     cut = model.choose(wanted)
                 except MexmaError:  # no threshold has that precision
                     continue
-                found.setdefault((name, wanted), []).append((cut, mixed.right(pairs)[: cut.count].mean()))
+                row = right[: cut.count].mean(), *cut.precision_interval
+                found.setdefault((name, f"{wanted:.2f}"), []).append(row)
     for (name, wanted), rows in found.items():
-        truth = np.array([row[1] for row in rows])
-        limits = np.array([row[0].precision_interval for row in rows])
-        inside = np.mean((limits[:, 0] <= truth) & (truth <= limits[:, 1]))
+        truth, *limits = np.array(rows).T
+        inside = np.mean((limits[0] <= truth) & (truth <= limits[1]))
         low, middle, high = np.quantile(truth, [0.05, 0.5, 0.95])
-        bounds = "{:.2f} to {:.2f}".format(*np.median(limits, axis=0))
+        bounds = "{:.2f} to {:.2f}".format(*np.median(limits, axis=1))
         print(
-            f"| {name} | {of} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
+            f"| {name} | {of} | {wanted} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
             f"| {bounds} | {inside:.0%} |",
             flush=True,
         )

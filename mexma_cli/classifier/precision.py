@@ -133,6 +133,20 @@ class PairPrecision:
         return [self.cut(place) for place in np.minimum(places, len(self.right) - 1).tolist()]
 
     @property
+    def translations_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the number of translations among all pairs: the wrong ones of those above a
+        probability of 0.5 have the error of `cut`, and the translations below it the inverse one."""
+        counts = self._counts[-1]
+        likely = np.append(_BINS, np.inf) > 0
+        wrong = (1 - self._share[:, likely]) @ counts[likely] * np.exp(self._error)
+        missed = self._share[:, ~likely] @ counts[~likely] * np.exp(-self._error)
+        above, below = counts[likely].sum(), counts[~likely].sum()
+        spread = np.sqrt((self._share * (1 - self._share)) @ counts)
+        found = np.maximum(above - wrong, 0) + np.minimum(missed, below) - self._chance * spread
+        low, high = np.quantile(np.clip(found, 0, above + below), [0.025, 0.975]).tolist()
+        return low, high
+
+    @property
     def probabilities(self) -> np.ndarray:
         """That each pair is right, float [n]; as the labels have corrected them."""
         if len(self._line[0]) == 1:

@@ -74,10 +74,11 @@ def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
     log.info("precision and numbers of translations are estimates; in parentheses: 95 % intervals")
     click.echo(f"threshold  {_threshold(best.threshold)}")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
+    low, high = found.translations_interval
     click.echo(f"kept       {100 * best.kept:.2f}  of the translations among the pairs; recall is not known")
     click.echo(
-        f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "
-        f"(of about {best.translations:.0f} translations among all {found.count[-1]})"
+        f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right, of about "
+        f"{best.translations:.0f} ({low:.0f} to {high:.0f}) translations among all {found.count[-1]}"
     )
     click.echo()
     header = ["threshold", "precision", "interval", "kept", "pairs", "right"]
@@ -126,7 +127,11 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
 def estimated_json(found: PairPrecision, best: EstimatedCut) -> dict[str, Any]:
     """A threshold from probabilities, and the table."""
     table = [_cut_json(step) for step in _steps(found, best)]
-    return _cut_json(best) | {"candidates": int(found.count[-1]), "table": table}
+    return _cut_json(best) | {
+        "translations_interval": list(found.translations_interval),
+        "candidates": int(found.count[-1]),
+        "table": table,
+    }
 
 
 def _cut_json(cut: EstimatedCut) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Folder
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.store.pairs import TokenisedPairs
-from mexma_cli.text.lines import is_blank, read_lines, scan
+from mexma_cli.text.lines import is_blank, read_lines, read_pieces, scan
+from mexma_cli.text.pages import by_codec
 from mexma_cli.training.log import read_record
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _CHECKED = {
     "encoder": _LOADS,
     "tokeniser": _LOADS,
     "sentence pairs": "every pair can be read; there is no checksum to compare them with",
-    "text file": "every line is UTF-8; there is no checksum to compare it with",
+    "text file": "every line can be read; there is no checksum to compare it with",
 }
 
 
@@ -326,5 +327,6 @@ def _file(where: Path) -> Info:
 def _text(where: Path) -> Info:
     found = scan(where, any_kind=True)
     empty = sum(map(is_blank, read_lines(where)))
-    facts = {"lines": found.lines, "empty": empty, "bytes": found.bytes, "checksum": found.checksum}
-    return Info(str(where), "text file", facts)
+    encoding = next((codec for codec, _ in by_codec(read_pieces(where, str(where))) if codec), "utf-8")
+    facts = {"lines": found.lines, "empty": empty, "encoding": encoding}
+    return Info(str(where), "text file", facts | {"bytes": found.bytes, "checksum": found.checksum})

@@ -233,26 +233,35 @@ def _from_brotli(body: bytes, limit: int) -> bytes | None:
 def in_utf8(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     """A text in UTF-8: as it is, or decoded if it is UTF-16, with a byte order mark or without, or in the
     encoding that the user states. Text that is not in that encoding is refused."""
-    pieces = iter(pieces)
-    first = next(pieces, b"")
-    codec = encoding_of(first)
-    while codec and first.isascii() and first.decode(codec, "replace").encode("utf-8", "replace") == first:
-        yield first  # it says nothing yet
-        first = next(pieces, b"")
-        if not first:
-            return
-    if codec is None or is_utf8(first, codec):
-        yield from chain([first], pieces)
-        return
-    decoder = codecs.getincrementaldecoder(codec)()
+    decoder = None
     try:
-        for piece in chain([first], pieces):
+        for codec, piece in by_codec(pieces):
+            if codec is None:
+                yield piece
+                continue
+            decoder = decoder or codecs.getincrementaldecoder(codec)()
             yield decoder.decode(piece).removeprefix("\ufeff").encode("utf-8")
-        yield decoder.decode(b"", True).encode("utf-8")
+        if decoder is not None:
+            yield decoder.decode(b"", True).encode("utf-8")
     except UnicodeError as error:
         raise MexmaError(
             f"{where} is not in {codec}: {error}", "state the right one with --encoding"
         ) from None
+
+
+def by_codec(pieces: Iterable[bytes]) -> Iterator[tuple[str | None, bytes]]:
+    """The pieces of a text, each with the codec that it is to be decoded with; None: it is UTF-8."""
+    pieces = iter(pieces)
+    first = next(pieces, b"")
+    codec = encoding_of(first)
+    while codec and first.isascii() and first.decode(codec, "replace").encode("utf-8", "replace") == first:
+        yield None, first  # it says nothing yet
+        first = next(pieces, b"")
+        if not first:
+            return
+    if codec is not None and is_utf8(first, codec):
+        codec = None
+    yield from ((codec, piece) for piece in chain([first], pieces))
 
 
 def encoding_of(start: bytes) -> str | None:

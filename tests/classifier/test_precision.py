@@ -55,6 +55,36 @@ def test_labels_correct_probabilities_that_are_too_high() -> None:
     assert abs(surer.probabilities.mean() - chance.mean()) < 0.1 < model.probabilities.mean() - chance.mean()
 
 
+def test_how_many_are_translations() -> None:
+    """Pairs of 0.8 may be wrong three times as often as they say; those of 0.1 are right a third as often."""
+    chance = np.repeat(np.array([0.8, 0.1], np.float32), [10_000, 2000])
+    low, high = PairPrecision(chance, chance).translations_interval
+    error = 0.6 * 1.96
+    for bound, sign in ((low, 1), (high, -1)):
+        expected = 10_000 - 2000 * np.exp(sign * error) + 200 * np.exp(-sign * error)
+        assert bound == pytest.approx(expected, rel=0.15)  # 1,000 draws
+    some, chance, right = pairs()
+    low, high = PairPrecision(some, chance).translations_interval
+    assert 0.4 * right.sum() < low < right.sum() < high < 1.8 * right.sum()
+
+
+def test_how_many_are_translations_is_none_to_all() -> None:
+    """Where the estimate is bad, there are never fewer than none of the pairs, nor more than all."""
+    unlikely = np.full(100, 0.02, np.float32)
+    low, high = PairPrecision(unlikely, unlikely).translations_interval
+    assert low == 0 and 50 < high <= 100
+
+
+def test_labels_say_how_many_are_translations() -> None:
+    scores, chance, right = pairs()
+    odds = chance / (1 - chance) * np.exp(2)
+    model = PairPrecision(scores, odds / (1 + odds))
+    asked = pairs_to_label(model.probabilities, 60)
+    low, high = model.labelled(asked, right[asked]).translations_interval
+    before = model.translations_interval
+    assert low <= right.sum() <= high < before[1] and high - low < before[1] - before[0]
+
+
 def test_intervals_are_wider_where_few_pairs_are_right() -> None:
     chance = np.repeat(np.array([0.9, 0.001], np.float32), 100)
     cuts = [

@@ -304,7 +304,7 @@ def test_a_file_of_pairs(name: str, tmp_path: Path) -> None:
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
     done = ok(info(tmp_path / "a.txt"))
-    assert "checked text file: every line is UTF-8; there is no checksum" in done.stdout
+    assert "checked text file: every line can be read; there is no checksum" in done.stdout
     (tmp_path / "a.docs").write_text("1\t0\t3\n1\t4\t9\n")
     assert "a.docs: text file" in ok(info(tmp_path / "a.docs")).stdout
     (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
@@ -315,3 +315,24 @@ def test_text_and_what_is_unknown(tmp_path: Path) -> None:
         ("x", "no such file"),
     ):
         done = fails(info(tmp_path / name), 1, words)
+
+
+@pytest.mark.parametrize(
+    ("written", "stated", "encoding"),
+    [
+        ("utf-8", None, "utf-8"),
+        ("utf-16", None, "utf-16-le"),
+        ("utf-16-be", None, "utf-16-be"),
+        ("latin-1", "latin-1", "iso8859-1"),
+        ("utf-8", "latin-1", "utf-8"),
+    ],
+)
+def test_the_encoding_of_a_text_is_said(
+    tmp_path: Path, written: str, stated: str | None, encoding: str
+) -> None:
+    """As commands read it: also where only the end of a long text tells it."""
+    text = tmp_path / "text.txt"
+    text.write_bytes(("Guten Tag.\n" * 200_000 + "Schöne Grüße.\n").encode(written))
+    options = ["--encoding", stated] if stated else []
+    facts = json.loads(ok(run(*options, "info", text, "--json")).stdout)["facts"]
+    assert (facts["encoding"], facts["lines"]) == (encoding, 200_001)

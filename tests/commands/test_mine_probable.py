@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.mine.probable import with_score
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -128,8 +130,10 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
 
 def test_without_a_threshold_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     done = ok(run("mine", *stores))
-    right = sum(float(line.split("\t")[0]) for line in done.stdout.splitlines())
-    assert f"about {round(right):,} are translations; --threshold 0.5" in done.stderr
+    chances = np.array([line.split("\t")[0] for line in done.stdout.splitlines()], np.float32)
+    low, high = PairPrecision(chances, chances).translations_interval
+    found = f"about {chances.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations; --threshold 0.5"
+    assert found in done.stderr and low < chances.sum() < high
     assert "are translations;" not in ok(run("mine", *stores, "--threshold", "0")).stderr
 
 
