@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,19 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.page import PAGE, is_page, write_page
-from mexma_cli.stages.run.plan import Cut, Inputs, Selection, check_settings, inputs_of, plan, results_of
+from mexma_cli.stages.run.plan import (
+    Cut,
+    Inputs,
+    Selection,
+    check_settings,
+    cut_of,
+    inputs_of,
+    plan,
+    results_of,
+)
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, InThisProcess, Progress, Scheduler, is_status
-from mexma_cli.stages.run.units import Kind, RunFolder, Unit, in_the_way, read_unit
+from mexma_cli.stages.run.units import STAGES, Kind, RunFolder, Unit, in_the_way, read_unit
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -186,8 +197,8 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
     unknown, where it has not finished and the file system has no locks that would tell. One that has not
     begun is refused. Of the units that workers were given, `waiting` are those that none has begun. Where
-    nothing works on the run, units are counted anew: `again` are those that were done, of inputs or settings
-    that are others now."""
+    nothing works on the run, all units of the recipe are counted anew: `again` are those that were done, of
+    inputs or settings that are others now."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
@@ -216,13 +227,27 @@ def _tell_waiting(folder: RunFolder, status: dict[str, Any]) -> None:
 
 
 def _count_anew(recipe: CorpusRecipe, status: dict[str, Any]) -> None:
-    here = with_copies(recipe)
-    now = look(here, inputs_of(here), Selection())
-    for stage, counts in status["stages"].items():
-        found = now.by_stage().get(stage, {})
-        done, before = found.get("done", 0), counts.get("done", 0)
-        counts |= {"all": max(counts["all"], found.get("all", 0)), "done": done}
-        counts |= {"again": before - done} if before > done else {}
+    """Put the state of each unit that the recipe has now into a status, which may be of some of its pairs or
+    stages alone."""
+    here, folder = with_copies(recipe), RunFolder(Path(recipe.run))
+    inputs = inputs_of(here)
+    now, blocked, stages = look(here, inputs, Selection()), set[str](), dict[str, Counter[str]]()
+    for kind in plan(here, inputs, partial(cut_of, folder.record)):  # with texts that are to be cut again
+        for unit in kind.units():
+            state = ""
+            if now.is_done(unit.name):
+                state = "done"
+            elif unit.name in status["failed"]:
+                state = "failed"
+            elif any(name in blocked or name in status["failed"] for name in unit.needs.values()):
+                state = "blocked"
+                blocked.add(unit.name)
+            elif unit.name in status["running"]:
+                state = "running"
+            elif folder.record(unit.name) is not None:
+                state = "again"
+            stages.setdefault(kind.stage, Counter()).update(["all", *filter(None, [state])])
+    status["stages"] = {stage: dict(stages[stage]) for stage in STAGES if stage in stages}
     status["pairs"] = {"all": len(now.goals), "done": len(now.goals) - len(now.missed())}
 
 

@@ -207,6 +207,33 @@ def test_the_status_says_what_works_on_the_run_and_what_changed_since(
     assert "mine: 3 units: 3 done\n" in told.stdout and "deu.txt: no such file" in told.stderr
 
 
+def test_the_status_after_a_run_of_some_pairs_counts_all_of_the_recipe(copy: CorpusRecipe) -> None:
+    def stages(recipe: CorpusRecipe) -> dict[str, dict[str, int]]:
+        return status_of(recipe)["stages"]
+
+    whole, jsonl, csv = (copy.but(output=copy.output.but(format=(name,))) for name in ("tsv", "jsonl", "csv"))
+    everything = {
+        "read": {"all": 3, "done": 3},
+        "embed": {"all": 15, "done": 15},
+        "knn": {"all": 48, "done": 48},
+        "mine": {"all": 3, "done": 3},
+    }
+    assert stages(whole) == everything
+    done(jsonl)
+    one = Selection(pairs=(("fra_Latn", "deu_Latn"),))
+    done(csv, one)
+    assert stages(csv) == everything | {"mine": {"all": 3, "done": 1, "again": 2}}
+    assert stages(jsonl) == everything | {"mine": {"all": 3, "done": 2, "again": 1}}
+    assert stages(whole) == everything | {"mine": {"all": 3, "again": 3}}
+    assert status_of(whole)["pairs"] == {"all": 3, "done": 0}
+    assert len(done(whole)[1].did) == 3
+    done(whole, Selection("embed"))  # writes a status that has the first stages alone
+    assert stages(whole) == everything
+    done(csv, one)
+    fewer = whole.but(pairs=one.pairs)
+    assert stages(fewer)["mine"] == {"all": 1, "again": 1} and stages(fewer)["read"] == {"all": 2, "done": 2}
+
+
 def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
     """One pair, up to a stage, from a stage on; and what a dry run says of it."""
     recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path / "some"))
