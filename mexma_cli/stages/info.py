@@ -16,12 +16,14 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
 from mexma_cli.formats.bitext import DEFAULT, open_pairs
 from mexma_cli.stages.run.scheduler import STATUS
+from mexma_cli.stages.run.units import UNITS, RunFolder
 from mexma_cli.store import layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Folder
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.store.pairs import TokenisedPairs
-from mexma_cli.text.lines import is_blank, read_lines, read_pieces, scan
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import OTHER_FORMATS, is_blank, read_lines, read_pieces, scan
 from mexma_cli.text.pages import by_codec
 from mexma_cli.training.log import read_record
 
@@ -92,12 +94,12 @@ def inspect(path: str | Path) -> Info:
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
         return _encoder(where) if where.suffix == CHECKPOINT_ENDING else _file(where)
-    if (where / STATUS).is_file():
+    if (where / STATUS).is_file() or RunFolder(where).begun:
         raise MexmaError(
             f"{where} is the folder of a corpus run",
             "`mexma run RECIPE --status` says how far it is; this command looks at the stores in it",
         )
-    look = _kind(where)
+    look = _look(where)
     if look is None:
         raise MexmaError(
             f"{where} is nothing that mexma makes",
@@ -128,9 +130,17 @@ _NEIGHBOURS = partial(_store, what="neighbours", store=NeighbourStore)
 _PAIRS = partial(_store, what="prepared pairs", store=TokenisedPairs)
 
 
+def _look(where: Path) -> Callable[[Path], Info] | None:
+    found = _kind(where)
+    return _folder_of_run if found in (None, _several) and _run_of(where) else found
+
+
 def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
-        return {"bitext": _PAIRS, "neighbours": _NEIGHBOURS}.get(str(kind_of(where)), _EMBEDDINGS)
+        kinds = {"bitext": _PAIRS, "neighbours": _NEIGHBOURS, "pieces": None, "rows": None}
+        return kinds.get(str(kind_of(where)), _EMBEDDINGS)
+    if where.name == UNITS and RunFolder(where.parent).begun:
+        return None
     known: dict[str, Callable[[Path], Info]] = {
         MARK: _unfinished,
         CHECKPOINT: _checkpoint,
@@ -173,6 +183,28 @@ def _several(where: Path) -> Info:
     found = [look(part) for part in folders if (look := _kind(part))]
     pairs = sum(part.facts.get("pairs", 0) for part in found)
     return Info(str(where), "folder of stores", {"stores": len(found), "pairs": pairs}, parts=found)
+
+
+def _run_of(where: Path) -> Path | None:
+    return next((folder for folder in where.resolve().parents if RunFolder(folder).begun), None)
+
+
+def _folder_of_run(where: Path) -> Info:
+    """A folder in that of a corpus run, with the stores, pairs and texts in it."""
+    run = _run_of(where)
+    assert run is not None
+    inside = sorted(path for path in where.iterdir() if not path.name.startswith("."))
+    info = Info(str(where), "folder of a corpus run", {"run": str(run), "files and folders": len(inside)})
+    if where.resolve().relative_to(run).parts[0] == UNITS:
+        info.kind = "records of the units of a corpus run"
+    else:
+        for path in inside:
+            if path.is_dir():
+                info.parts.append((_look(path) or _folder_of_run)(path))
+            elif Path(plain_name(path.name)).suffix not in OTHER_FORMATS:
+                with info.checking():
+                    info.parts.append(_file(path))
+    return info
 
 
 def _checkpoint(where: Path) -> Info:
@@ -305,6 +337,8 @@ def _file(where: Path) -> Info:
     left_out, found = Counter[str](), None
     with suppress(MexmaError):
         found = open_pairs(where, left_out=left_out)
+    if (found is None or found.kind == DEFAULT) and not any(read_pieces(where, str(where))):
+        return Info(str(where), "empty file")
     if found is None or (found.kind == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
         return _text(where)
     spoken = [f"{code} ({languages.name(code)})" for code in found.languages if code != languages.UNSTATED]

@@ -336,3 +336,28 @@ def test_the_encoding_of_a_text_is_said(
     options = ["--encoding", stated] if stated else []
     facts = json.loads(ok(run(*options, "info", text, "--json")).stdout)["facts"]
     assert (facts["encoding"], facts["lines"]) == (encoding, 200_001)
+
+
+def test_the_folders_of_a_corpus_run(inputs: Path) -> None:
+    """All of them say what is in them, and none is called damaged or unfinished."""
+    ok(run("run", "corpus.yaml"))
+    run_folder = Path(load_corpus(Path("corpus.yaml")).run)
+    (run_folder / "bitext" / "fra_Latn-eng_Latn" / "none.tsv").touch()
+    found = {
+        str(folder.relative_to(run_folder)): json.loads(ok(info(folder, "--json")).stdout)
+        for folder in run_folder.rglob("*")
+        if folder.is_dir()
+    }
+    kinds = {name: one["kind"] for name, one in found.items()}
+    assert kinds["units"] == kinds["units/fra_Latn"] == "records of the units of a corpus run"
+    assert kinds["fra_Latn/fra_Latn.emb"] == "embedding store"
+    assert found["fra_Latn"]["kind"] == "folder of a corpus run"
+    assert found["fra_Latn"]["facts"]["run"] == str(run_folder.resolve())
+    assert "embedding store" in [part["kind"] for part in found["fra_Latn"]["parts"]]
+    pairs = found["bitext/fra_Latn-eng_Latn"]
+    assert pairs["kind"] == "folder of a corpus run"
+    assert [part["kind"] for part in pairs["parts"]] == ["sentence pairs", "empty file"]
+    assert [part | {"whole": True} for part in found["bitext"]["parts"]] == [pairs]
+    flip(run_folder / "fra_Latn" / "fra_Latn.emb" / "vectors-00000.npy")
+    fails(info(run_folder / "fra_Latn"), 1, "vectors-00000.npy is damaged")
+    fails(info(run_folder), 1, "is the folder of a corpus run")

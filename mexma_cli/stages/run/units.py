@@ -213,6 +213,10 @@ def in_the_way(path: Path) -> MexmaError:
     )
 
 
+UNITS = "units"
+"""The folder in that of a run with what is to be done and the records."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of a run: `units/` has what is to be done and the records, the rest are outputs."""
@@ -222,24 +226,24 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether a run has been here."""
-        return (self.path / "units" / MARK).is_file()
+        return (self.path / UNITS / MARK).is_file()
 
     def check_free(self) -> None:
         """Refuse a folder where something has the name of what is written of a run, and no run has been."""
         if not self.begun:
-            units = [path for path in sorted((self.path / "units").rglob("*")) if not path.is_dir()]
+            units = [path for path in sorted((self.path / UNITS).rglob("*")) if not path.is_dir()]
             for path in (*units, *self.path.glob("logs/worker-*"), *self.path.glob("slurm/batch-*")):
                 if not OF_SYSTEMS.fullmatch(path.name):
                     raise in_the_way(path)
 
     def begin(self) -> None:
         """Mark the folder as a run's."""
-        make_folder(self.path / "units")
-        (self.path / "units" / MARK).touch()
+        make_folder(self.path / UNITS)
+        (self.path / UNITS / MARK).touch()
 
     def todo(self, unit: str) -> Path:
         """The file that describes a unit to a worker."""
-        return self.path / "units" / f"{unit}.todo.json"
+        return self.path / UNITS / f"{unit}.todo.json"
 
     def record(self, unit: str) -> Record | None:
         """The record of a unit that was done, whether or not it is up to date."""
@@ -255,11 +259,11 @@ class RunFolder:
         return _read_record(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns))
 
     def _write(self, unit: str, record: Record) -> None:
-        write_json_atomic(self.path / "units" / f"{unit}.json", record.model_dump(mode="json"))
+        write_json_atomic(self.path / UNITS / f"{unit}.json", record.model_dump(mode="json"))
 
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
         """All records that can be read, or those of a language or language pair, by their units' names."""
-        units = self.path / "units"
+        units = self.path / UNITS
         for path in sorted((units / room).rglob("*.json")):
             name = path.relative_to(units).as_posix().removesuffix(".json")
             if not name.endswith((".todo", ".ended")) and ".partial/" not in name:
