@@ -35,7 +35,7 @@ from mexma_cli.formats.bitext import (
 )
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, labels_in, parsed
-from mexma_cli.formats.tsv import Tsv, fields_of
+from mexma_cli.formats.tsv import HEADER, Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.worker_pool import in_processes
@@ -373,10 +373,12 @@ def _as_line(record: str | Pair) -> str:
 def _written(
     kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str, left_out: Counter[str]
 ) -> Iterator[Chunk]:
-    """The text of the outputs: lines as they are, below the header that they have; pairs in the format, whose
-    other values are left out."""
+    """The text of the outputs: lines as they are, below the header that they have, which then
+    is not left out; pairs in the format, whose other values are left out."""
     first = next(kept, [])
     if first and isinstance(first[0], str):
+        if bitext.header:
+            del left_out[HEADER]
         batches = chain([bitext.header, first], kept)
         yield from ((("".join(f"{line}\n" for line in lines),), 0) for lines in batches)
         return

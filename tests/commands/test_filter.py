@@ -282,6 +282,20 @@ def test_sides_of_a_memory_are_found_by_its_tags(tmp_path: Path) -> None:
     assert "en-GB, en-US: --source-lang and --target-lang" in failed.stderr
 
 
+def test_a_header_is_left_out_only_where_it_is_not_written(tmp_path: Path) -> None:
+    table = write(tmp_path / "in.tsv", "source\ttarget", "", "\t".join(FINE))
+    report, same, other = (tmp_path / name for name in ("report.json", "out.tsv", "out.jsonl"))
+    for output, wanted in (
+        (same, {"blank lines": 1}),
+        (other, {"header line": 1, "blank lines": 1}),
+    ):
+        done = filtered(table, "-o", output, "--report", report, *LANGUAGES)
+        assert json.loads(report.read_text())["left_out"] == wanted
+        assert ("left out: header line (1)" in done.stderr) == ("header line" in wanted)
+    assert same.read_text() == "source\ttarget\n" + "\t".join(FINE) + "\n"
+    assert len(other.read_text().splitlines()) == 1
+
+
 def test_a_line_of_jsonl_that_is_no_pair_is_left_out_alone(tmp_path: Path) -> None:
     half = '{"source": "\\ud83d", "target": "x"}'
     lines = [json.dumps({"source": FINE[0], "target": FINE[1]}), "", half]
