@@ -213,6 +213,13 @@ def test_links_lead_to_headings(page: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_paragraph_ends_in_the_middle_of_a_sentence(page: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    cut = [part[-60:] for part in re.split(r"\n\s*\n", text) if re.search(r"[;,]$", part)]
+    assert not cut
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed")

@@ -158,7 +158,7 @@ def mine(
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = with_score(settings, source.manifest.encoder, one_text, documents is not None)
     clock, stores = Clock(), (source, target)
-    check_memory_for(settings, source.rows + target.rows)
+    check_memory_for(settings, stores)
     if not isinstance(neighbours, PrecomputedNeighbours):
         if neighbours is None:
             check_memory(settings, source.rows, target.rows, source.dim, settings.k)

@@ -17,7 +17,7 @@ from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
 from mexma_cli.settings.stages import BUNDLED, EncoderChoice, JudgingSettings, MineSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import resident, result_bytes
+from mexma_cli.stages.knn.search import enough, least_memory, resident, result_bytes
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.amounts import size, size_option
@@ -77,13 +77,15 @@ def memory_for(settings: MineSettings, rows: int) -> int:
     return resident() + LIBRARIES_BYTES + result_bytes(rows, settings.k) + bytes_for(rows)
 
 
-def check_memory_for(settings: MineSettings, rows: int) -> None:
-    """Refuse a limit that `memory_for` would not keep."""
-    needed = memory_for(settings, rows)
+def check_memory_for(settings: MineSettings, stores: StorePair) -> None:
+    """Refuse a limit that `memory_for` would not keep, with one that is enough, for the search as well."""
+    rows = stores[0].rows, stores[1].rows
+    needed = memory_for(settings, sum(rows))
     if settings.memory is not None and needed > settings.memory:
+        searching = least_memory(settings.but(memory=None), *rows, stores[0].dim, settings.k)
         raise MexmaError(
             f"--memory {size(settings.memory)} is too little for probabilities, which take {size(needed)}",
-            f"--memory {size_option(needed)}, or --margin ratio, which takes less",
+            f"--memory {size_option(max(enough(needed, 0), searching))} is enough; --margin ratio takes less",
         )
 
 

@@ -171,15 +171,17 @@ def test_a_budget_that_is_too_small_is_refused(stores: StorePair) -> None:
         mine(*stores, just)
 
 
-@pytest.mark.parametrize("index", ["exact", "IVF8,Flat"])
+@pytest.mark.parametrize(
+    "how", [("--index", "exact"), ("--index", "IVF8,Flat"), ("--score", "probability")]
+)
 def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
-    stores: StorePair, tmp_path: Path, index: str
+    stores: StorePair, tmp_path: Path, how: tuple[str, str]
 ) -> None:
     """As a user does it: the number in the hint, in a new process."""
 
     def mined(memory: str) -> tuple[int, str]:
         paths = [store.path for store in stores]
-        options = ["-o", tmp_path / "out.tsv", "--index", index, "--memory", memory]
+        options = ["-o", tmp_path / "out.tsv", *how, "--memory", memory]
         program = Program(MEXMA, "mine", *paths, *options)
         return program.wait(), program.communicate()[1]
 
