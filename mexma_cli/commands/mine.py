@@ -179,6 +179,8 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
         }
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
+    if chosen and count and not found.dropped.get("threshold"):
+        log.warning("the threshold drops none of %s", counted(found.found, "candidate"))
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.kept:
             log.warning("the %s has no sentence that can be mined", name)

@@ -9,6 +9,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 
 _DIGITS = 6  # decimals of a threshold, as LASER hands it on, unless scores lie closer than that
+_HARDLY = 0.1
+"""Below this precision, the best that there is, no threshold is worth naming."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ def unreachable(precision: float, highest: float, where: str, about: str = "") -
         f"no threshold has a precision of {100 * precision:.2f} %: the highest is {about}"
         f"{100 * highest:.2f} %, {where}",
         f"ask for less, such as a precision of {np.floor(100 * highest) / 100:g}"
-        if highest >= 0.01
-        else None,
+        if highest >= _HARDLY
+        else "hardly any of these pairs are translations, whatever the threshold",
     )
 
 

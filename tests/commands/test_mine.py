@@ -89,10 +89,24 @@ def test_into_a_file_as_its_name_says(pair: tuple[Path, Path], tmp_path: Path) -
     assert not list(tmp_path.glob("*tmp*"))
 
 
-def test_a_probability_is_no_threshold_of_margins(pair: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [(), ("--margin", "ratio"), ("--score", "margin")])
+def test_a_probability_is_no_threshold_of_margins(
+    pair: tuple[Path, Path], tmp_path: Path, named: tuple[str, ...]
+) -> None:
     for threshold, told in (("0.5", True), ("1.05", False)):
-        done = ok(run("mine", *pair, "--threshold", threshold, "-o", tmp_path / f"{threshold}.tsv"))
+        done = ok(run("mine", *pair, *named, "--threshold", threshold, "-o", tmp_path / f"{threshold}.tsv"))
         assert ("threshold 0.5 is none for margins" in done.stderr) == told
+
+
+@pytest.mark.parametrize("score", ["--margin=ratio", "--margin=distance", "--margin=absolute"])
+def test_a_threshold_that_drops_nothing_is_warned_of(pair: tuple[Path, Path], score: str) -> None:
+    done = ok(run("mine", *pair, score, "--threshold", "-3"))
+    rows = done.stdout.splitlines()
+    assert f"warning: the threshold drops none of {len(rows)} candidates" in done.stderr and len(rows) > 1
+    done = ok(run("mine", *pair, score, "--threshold", rows[-1].split("\t")[0]))
+    assert "the threshold drops" not in done.stderr and len(done.stdout.splitlines()) < len(rows)
+    done = ok(run("mine", *pair, "--score=probability", "--threshold", "0"))
+    assert "warning: the threshold drops none of 3 candidates" in done.stderr
 
 
 def test_no_pair_above_the_threshold_is_a_warning(pair: tuple[Path, Path], tmp_path: Path) -> None:

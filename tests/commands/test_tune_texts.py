@@ -260,6 +260,13 @@ class TestLabels:
         command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
         fails(run(*command), 1, message)
 
+    @pytest.mark.parametrize("line", ["1", "0"])
+    def test_labels_of_swapped_texts_are_told_so(self, text: Path, tmp_path: Path, line: str) -> None:
+        first = (text / "gold.tsv").read_text("utf-8").splitlines()[0]
+        labels = write(tmp_path / "labels.tsv", f"y\t{line}\t{line}\t{first}")
+        command = ("tune", text / "eng.emb", text / "spa.emb", "--labels", labels)
+        fails(run(*command), 1, "they are there with the sides swapped")
+
 
 def test_bad_input(text: Path) -> None:
     gold, stores = text / "gold.tsv", (text / "spa.emb", text / "eng.emb")

@@ -114,6 +114,17 @@ def test_the_loosest_cut_may_lie_below_a_worse_one() -> None:
         choose(tied, is_gold, 3, 0.8)
 
 
+@pytest.mark.parametrize(
+    ("right", "hint"),
+    [(9, "hardly any of these pairs are translations"), (10, "ask for less, such as a precision of 0.1")],
+)
+def test_no_precision_is_advised_where_there_are_hardly_any_translations(right: int, hint: str) -> None:
+    scores = np.repeat(2.0, 100)
+    with pytest.raises(MexmaError, match=r"95\.00 %") as caught:
+        choose(scores, np.arange(100) < right, 100, 0.95)
+    assert str(caught.value.hint).startswith(hint)
+
+
 def test_a_precision_is_met_exactly() -> None:
     scores = np.arange(100, 0, -1.0)
     for correct in range(1, 101):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -86,14 +86,14 @@ class Labels:
         for side, store in enumerate(self._stores):
             lines = np.array([label.lines[side] - 1 for label in placed], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
-                raise self._refused("has labels of other texts")
+                raise self._refused("has labels of other texts", answers)
             texts = KeptTexts(store.sentences(), lines).take(lines)
             if list(map(one_field, texts)) != [label.sentences[side] for label in placed]:
-                raise self._refused("has labels of other texts")
+                raise self._refused("has labels of other texts", answers)
             known.append(_rows_of({sentences[side] for sentences in answers}, store))
         sides = [set(rows.values()) for rows in known]
         if answers and not any(one in sides[0] and two in sides[1] for one, two in answers):
-            raise self._refused("has no label of two lines of these texts")
+            raise self._refused("has no label of two lines of these texts", answers)
         near = np.isin(self._pairs.source, list(known[0])) & np.isin(self._pairs.target, list(known[1]))
         used = set[tuple[str, str]]()
         for place in np.flatnonzero(near).tolist():
@@ -108,12 +108,16 @@ class Labels:
             )
             log.warning(said, self._path, f"{left:,}", counted(len(answers), "label"))
 
-    def _refused(self, why: str) -> MexmaError:
-        return MexmaError(
-            f"{self._path} {why}",
+    def _refused(self, why: str, answers: Collection[tuple[str, str]]) -> MexmaError:
+        hint = (
             "label pairs that `mexma mine` finds in these texts, not joined sentences of `mexma align`; of "
-            "any bitext, `mexma filter --exclude LABELS` drops the wrong pairs",
+            "any bitext, `mexma filter --exclude LABELS` drops the wrong pairs"
         )
+        swapped = [{pair[1 - side] for pair in answers} for side in range(2)]
+        own, other = (set(_rows_of(*side).values()) for side in zip(swapped, self._stores, strict=True))
+        if any(two in own and one in other for one, two in answers):
+            hint = "they are there with the sides swapped: name the two texts the other way round"
+        return MexmaError(f"{self._path} {why}", hint)
 
 
 def _rows_of(sentences: set[str], store: EmbeddingStore) -> dict[int, str]:

@@ -171,9 +171,7 @@ def test_a_budget_that_is_too_small_is_refused(stores: StorePair) -> None:
         mine(*stores, just)
 
 
-@pytest.mark.parametrize(
-    "how", [("--index", "exact"), ("--index", "IVF8,Flat"), ("--score", "probability")]
-)
+@pytest.mark.parametrize("how", [("--index", "exact"), ("--index", "IVF8,Flat"), ("--score", "probability")])
 def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
     stores: StorePair, tmp_path: Path, how: tuple[str, str]
 ) -> None:
