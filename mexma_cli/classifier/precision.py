@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,23 @@ _FEW, _MOST_TIMES = 0.2, 3.0
 """Where a smaller share of the pairs are translations, the error is larger in this proportion, up to so many
 times: how a translation looks in these texts is less known (4 % in benchmarks/thresholds.py)."""
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
+
+
+class Translations(NamedTuple):
+    """How many of some pairs are translations, as estimated, with the 95 % interval."""
+
+    expected: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
+
+    @classmethod
+    def among(cls, probabilities: np.ndarray) -> Translations:
+        """Those of pairs with these probabilities, float [n], n > 0, best first."""
+        model = PairPrecision(probabilities, probabilities)
+        return cls(float(probabilities.sum(dtype="float64")), *model.translations_interval)
 
 
 @dataclass(frozen=True)

@@ -160,17 +160,10 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.score == "probability" and count and not chosen:
-        from mexma_cli.classifier.precision import PairPrecision
+        from mexma_cli.classifier.precision import Translations
 
-        chances = found.candidates.scores
-        right, (low, high) = (
-            chances.sum(dtype="float64"),
-            PairPrecision(chances, chances).translations_interval,
-        )
-        log.info(
-            "about %s are translations; --threshold 0.5 or --precision 0.95 drops most of the others",
-            f"{right:,.0f} ({low:,.0f} to {high:,.0f})",
-        )
+        said = "%s; --threshold 0.5 or --precision 0.95 drops most of the others"
+        log.info(said, Translations.among(found.candidates.scores))
     if found.dropped:
         names = {
             "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mexma_cli import languages
+from mexma_cli.classifier.precision import Translations
 from mexma_cli.numerics.machine import processor_name
 from mexma_cli.reporting import templates
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.stages.run.plan import has_threshold
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import STAGES, RunFolder
 from mexma_cli.text.amounts import counted
@@ -31,7 +35,7 @@ def write_page(
     """Write the page of a run that has ended, whole; returns what units say of documents that look wrong or
     are left out. `wanted` has the language pairs of this run alone: of the others, the page has what earlier
     runs did."""
-    page = _Page(folder, progress, wanted)
+    page = _Page(folder, progress, recipe, wanted)
     pairs = recipe.language_pairs()
     codes = list(recipe.languages)
     templates.write_page(
@@ -53,6 +57,19 @@ def write_page(
     return page.notes
 
 
+def translations(recipe: CorpusRecipe, facts: Iterable[Mapping[str, Any]]) -> str:
+    """How many of the pairs that units made are translations, and which keys of the recipe drop the others;
+    nothing where their scores are no probabilities. The error is taken to be the same in all language pairs:
+    the ends of their intervals are added up."""
+    found = [one["translations"] for one in facts if one.get("translations")]
+    if not found:
+        return ""
+    said = str(Translations(*np.sum(found, axis=0).tolist()))
+    if has_threshold(recipe):
+        return said
+    return f"{said}; `mine.threshold: 0.5` or `mine.precision: 0.95` in the recipe drops most of the others"
+
+
 def is_page(path: Path) -> bool:
     """Whether a file is such a page."""
     text = path.read_bytes()
@@ -60,8 +77,10 @@ def is_page(path: Path) -> bool:
 
 
 class _Page:
-    def __init__(self, folder: RunFolder, progress: Progress, wanted: CorpusRecipe) -> None:
-        self._folder, self._progress = folder, progress
+    def __init__(
+        self, folder: RunFolder, progress: Progress, recipe: CorpusRecipe, wanted: CorpusRecipe
+    ) -> None:
+        self._folder, self._progress, self._recipe = folder, progress, recipe
         self._pairs = ["-".join(pair) for pair in wanted.language_pairs()]
         self._wanted = {*wanted.languages, *self._pairs}
         self._seconds = Counter[str]()  # of this run, by language and pair
@@ -85,16 +104,14 @@ class _Page:
         last = [self._facts(f"{'-'.join(pair)}/{unit}") for pair in pairs for unit in ("filtered", "pairs")]
         per_pair = [last[n] or last[n + 1] for n in range(0, len(last), 2)]
         count = sum(found.get("pairs", 0) for found in per_pair)
-        mined = [found.get("histogram", {}) for found in last[1::2] if found]
-        wrong = [sum(one["wrong"]) for one in mined if "wrong" in one]
         progress, reached = self._progress, sum(map(bool, per_pair))
         rows = [["sentence pairs", f"{count:,}; {reached:,} of {counted(len(pairs), 'language pair')} done"]]
         if len(self._pairs) < len(pairs):
             rows.append(["this run", f"{', '.join(self._pairs)}; all else is as earlier runs left it"])
         if reached and not progress.goals:
             rows.append(["this run", "its first stages; the pairs are as earlier runs left them"])
-        if wrong and len(wrong) == len(mined) and not any(last[::2]):
-            rows.append(["expected to be translations", f"{100 * (1 - sum(wrong) / max(count, 1)):.1f} %"])
+        if said := translations(self._recipe, per_pair):
+            rows.append(["translations", said])
         now = time.time()
         rows.append(
             [

@@ -135,6 +135,11 @@ def check_settings(recipe: CorpusRecipe) -> None:
         log.warning("`mine` has no effect: with `align`, sentences are aligned document by document")
     if recipe.align is None:
         with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
+    if by_probability(recipe) and not has_threshold(recipe):
+        log.info(
+            "neither `mine.threshold` nor `mine.precision` is set: the best pair of every sentence is mined, "
+            "be it a translation or not"
+        )
     known = formats(alignments=recipe.align is not None and recipe.filter is None)
     for name in output.format:
         if name not in known:
@@ -449,6 +454,11 @@ def by_probability(recipe: CorpusRecipe) -> bool:
     if recipe.align is not None:
         return False
     return why_margin(recipe.mine, recipe.encoder.model, within=recipe.mine.within) is None
+
+
+def has_threshold(recipe: CorpusRecipe) -> bool:
+    """Whether the recipe names a threshold for mined pairs, or how it is found."""
+    return recipe.mine.threshold is not None or recipe.mine.precision is not None
 
 
 def _output_settings(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:

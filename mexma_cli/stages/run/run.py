@@ -20,7 +20,7 @@ from mexma_cli.files import checksum_file, clear, is_held, make_parent, only_wri
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
-from mexma_cli.stages.run.page import PAGE, is_page, write_page
+from mexma_cli.stages.run.page import PAGE, is_page, translations, write_page
 from mexma_cli.stages.run.plan import (
     Cut,
     Inputs,
@@ -88,7 +88,7 @@ def run_corpus(
             workers.stop()
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         if progress.goals:
-            _tell_pairs(folder, progress)
+            _tell_pairs(folder, recipe, progress)
         notes = write_page(folder, recipe, wanted, progress)
         for note in notes[:_NAMED]:
             log.warning("%s", note)
@@ -155,11 +155,14 @@ def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str
     return {name: (folder.path / name, checksum) for name, checksum in sums.items()}
 
 
-def _tell_pairs(folder: RunFolder, progress: Progress) -> None:
-    """Say how many sentence pairs there are, and what an earlier run has left in other formats."""
+def _tell_pairs(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
+    """Say how many sentence pairs there are, how many of them are translations, and what an earlier run has
+    left in other formats."""
     records = [record for unit, record in progress.records(folder) if unit.is_result]
     pairs = sum(record.facts["pairs"] for record in records)
     log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
+    if said := translations(recipe, (record.facts for record in records)):
+        log.info("%s", said)
     left = [name for record in records for name in record.left if (folder.path / name).is_file()]
     if left:
         log.info(

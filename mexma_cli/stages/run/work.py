@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from mexma_cli.classifier.precision import Translations
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
 from mexma_cli.formats.bitext import AlignedPair, MinedPair, open_pairs, outputs_of, write_pairs
@@ -370,6 +371,7 @@ def mine(task: Task) -> dict[str, Any]:
         "target": asdict(mined.target),
         "histogram": histogram(mined.candidates.scores, probable=mined.score == "probability"),
         "samples": samples(len(mined.candidates), mined.taken),
+        "translations": _translations(mined.candidates.scores) if mined.score == "probability" else None,
         "changed_sentences": changed,
         "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
@@ -435,7 +437,11 @@ def keep(task: Task) -> dict[str, Any]:
             rejects=task.output / REJECTS if how.rejects else None,
         )
         found, _ = filter_files(job)
-        changed = 0
+        changed, translations = 0, None
+        if "wrong" in task.record("pairs").facts["histogram"]:
+            every = open_pairs(kept, languages=task.languages).pairs
+            scores = (pair.score for pair in every if isinstance(pair, MinedPair))
+            translations = _translations(np.fromiter(scores, np.float32))
         for name, kind in settings["files"].items():
             again = open_pairs(kept, languages=task.languages).pairs
             changed += write_pairs(task.output / name, kind, again, task.languages, settings["with_ids"])
@@ -450,9 +456,15 @@ def keep(task: Task) -> dict[str, Any]:
         "read": found.read,
         "pairs": found.kept,
         "dropped": found.dropped,
+        "translations": translations,
         "changed_sentences": changed,
         "notes": notes,
     }
+
+
+def _translations(probabilities: np.ndarray) -> Translations | None:
+    """How many of some pairs are translations, by their probabilities, float [n]; None of no pairs."""
+    return Translations.among(probabilities) if len(probabilities) else None
 
 
 def _encoder(task: Task) -> SentenceEncoder:

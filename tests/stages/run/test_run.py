@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.corpus import CorpusRecipe
@@ -18,6 +19,7 @@ from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
+from mexma_cli.stages.run.page import translations
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
@@ -511,6 +513,53 @@ def test_settings_that_drop_most_or_do_nothing_are_told_of(
     assert any(said.startswith("`mine` has no effect: with `align`") for said in caplog.messages)
     dropped = r"fra_Latn-eng_Latn: `filter` dropped (\d+) of \1 pairs, \1 of them by the rule `short`"
     assert re.search(dropped, caplog.text)
+
+
+_OTHERS = "; `mine.threshold: 0.5` or `mine.precision: 0.95` in the recipe drops most of the others"
+
+
+@pytest.mark.parametrize(
+    ("mine", "rules", "told"),
+    [
+        ({}, None, True),
+        ({}, {"off": ["all"], "on": ["long=60"]}, True),
+        ({"threshold": 0.5}, None, False),
+    ],
+)
+def test_it_is_said_how_many_of_the_pairs_are_translations(
+    mine: dict[str, object],
+    rules: dict[str, object] | None,
+    told: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of those that come out, after the rules of `filter`, as `mexma mine` says it."""
+    recipe = CorpusRecipe.model_validate({
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(EXAMPLES),
+        "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")}, "mine": mine, "filter": rules,
+    })  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        done(recipe)
+    (file,) = (tmp_path / "run/bitext").glob("*/*.tsv")
+    scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
+    low, high = PairPrecision(scores, scores).translations_interval
+    said = f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations{_OTHERS * told}"
+    assert said in caplog.messages and low < scores.sum() < high < len(scores)
+    assert f"<td>{html.escape(said)}</td>" in (tmp_path / "run/report.html").read_text()
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    beforehand = ok(run("run", tmp_path / "recipe.yaml", "--dry-run")).stderr
+    assert ("neither `mine.threshold` nor `mine.precision` is set" in beforehand) == told
+
+
+def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe) -> None:
+    facts = [
+        {"translations": [10.2, 5, 15]},
+        {"translations": None},
+        {},
+        {"translations": [2000, 1000, 2990]},
+    ]
+    assert translations(finished, facts) == f"about 2,010 (1,005 to 3,005) are translations{_OTHERS}"
+    assert not translations(finished, facts[1:3])
 
 
 def test_thresholds_are_found_for_each_pair_and_kept(
