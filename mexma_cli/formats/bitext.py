@@ -376,7 +376,8 @@ def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
     suffix = Path(plain_name(path.name)).suffix.lower()
     known, chosen = formats(alignments=True), written or list(formats())
     found = next((name for name in known if suffix in known[name].endings), DEFAULT)
-    if found not in chosen or (suffix in OTHER_FORMATS and suffix not in known[found].endings):
+    meant = suffix in OTHER_FORMATS or suffix.removeprefix(".") in known
+    if found not in chosen or (meant and suffix not in known[found].endings):
         endings = [ending for name in chosen for ending in known[name].endings]
         asked = [f"--format {name}" for name in chosen if not known[name].endings]
         ways = " or ".join([", ".join(endings), *asked])

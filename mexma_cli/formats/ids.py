@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import columns_of
 from mexma_cli.text.amounts import NAMED, counted, such_as
+from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import document_id, label_of, read_lines
 
 log = logging.getLogger(__name__)
@@ -65,9 +67,7 @@ def read_id_pairs(
             continue
         error = MexmaError(
             f"{where}, line {number}: the {kind} {names[side]!r} is not in {files[side]}",
-            f"it is in {files[1 - side]}: the two sides are the other way round"
-            if names[side] in ids[1 - side]
-            else None,
+            _known_id(names[side], ids[side], ids[1 - side], files[1 - side]),
         )
         if not documents:
             raise error
@@ -86,3 +86,11 @@ def read_id_pairs(
             such_as([error.message for error in unknown]),
         )
     return pairs
+
+
+def _known_id(name: str, own: Container[str], others: Container[str], other: object) -> str | None:
+    """A hint for an id that its side has not: where it is, or how it is written there."""
+    if name in others:
+        return f"it is in {other}: the two sides are the other way round"
+    bare, ending = os.path.splitext(plain_name(name))
+    return f"ids of documents have no ending: {bare}" if ending and bare in own else None

@@ -284,7 +284,9 @@ class AlignSettings(Section):
 
     max_size: Annotated[int, Option(metavar="N")] = Field(default=5, ge=1, le=16)
     """Sentences of one side in an alignment, at most."""
-    threshold: Annotated[Score | None, Option(metavar="SCORE", unset="none")] = None
+    threshold: Annotated[Annotated[Score, Field(lt=1)] | None, Option(metavar="SCORE", unset="none; x<1")] = (
+        None
+    )
     """Keep alignments with a score above this."""
     min_aligned: Annotated[float | None, Option(metavar="SHARE", unset="none")] = Field(
         default=None, ge=0, le=1

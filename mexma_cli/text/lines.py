@@ -37,10 +37,11 @@ from mexma_cli.text.pages import in_utf8
 
 OTHER_FORMATS = frozenset({
     ".7z", ".arrow", ".br", ".css", ".csv", ".db", ".doc", ".docx", ".emb", ".epub", ".feather", ".gif",
-    ".h5", ".hdf5", ".html", ".ico", ".jpeg", ".jpg", ".js", ".json", ".knn", ".lz4", ".lzma", ".mp3", ".mp4",
-    ".npy", ".npz", ".ods", ".odt", ".ogg", ".parquet", ".pdf", ".pickle", ".pkl", ".png", ".ppt", ".pptx",
-    ".pt", ".rar", ".rtf", ".safetensors", ".sqlite", ".svg", ".tar", ".tgz", ".ttf", ".wav", ".webm",
-    ".webp", ".woff", ".woff2", ".xls", ".xlsx", ".xml", ".zip",
+    ".h5", ".hdf5", ".html", ".ico", ".jpeg", ".jpg", ".js", ".json", ".knn", ".lz4", ".lzma", ".mo",
+    ".mp3", ".mp4", ".mqxliff", ".npy", ".npz", ".ods", ".odt", ".ogg", ".parquet", ".pdf", ".pickle",
+    ".pkl", ".png", ".po", ".pot", ".ppt", ".pptx", ".pt", ".rar", ".rtf", ".safetensors", ".sdlxliff",
+    ".sqlite", ".svg", ".tar", ".tbx", ".tgz", ".ttf", ".wav", ".webm", ".webp", ".woff", ".woff2", ".xlf",
+    ".xliff", ".xls", ".xlsx", ".xml", ".zip",
 })  # fmt: skip
 """Endings of files that are neither text nor raw vectors: what is named so is opened by other programs."""
 LINE_LIMIT = 1 << 20

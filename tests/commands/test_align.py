@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from mexma_cli import align
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
 from mexma_cli.stages.align.sides import documents_in
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
@@ -295,7 +297,9 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
         pair for pair in written if pair[0] not in sides()[0][29:]
     ]
     listed = write(tmp_path / "list", "a\tb")
-    fails(run("align", *patterns, "--document-pairs", listed, "--threshold", "2"), 0, "nothing was aligned")
+    fails(
+        run("align", *patterns, "--document-pairs", listed, "--threshold", "0.99"), 0, "nothing was aligned"
+    )
 
 
 def test_documents_are_in_reading_order_on_both_sides(folders: list[Path], tmp_path: Path) -> None:
@@ -381,6 +385,18 @@ def test_documents_that_are_found_and_are_no_translations_are_dropped(tmp_path: 
     assert len(ok(run(*found, "--min-aligned", "0")).stdout.splitlines()) > 3
 
 
+def test_python_names_the_number_of_alignments_that_it_gives(tmp_path: Path) -> None:
+    """Not sentences without a translation, nor what was dropped."""
+    for name, side, others in zip("st", sides(), (slice(9, 18), slice(20, 29)), strict=True):
+        write(tmp_path / name / "x.txt", *side[: 9 - (name == "t")])
+        write(tmp_path / name / "y.txt", *side[others])
+    found = align(tmp_path / "s", tmp_path / "t", min_aligned=0.6, threshold=0.3, encoder="mini")
+    given = list(found)
+    assert {pair.source_document for pair in given} == {"x"} and found.counts().pairs == 2
+    assert repr(found) == f"Aligned({len(given)} alignments of 1 pairs of documents)"
+    assert len(found.records) > len(given) == found.counts().written
+
+
 @pytest.mark.parametrize("how", [pytest.param((), marks=pytest.mark.slow), ("--find-documents",)])
 def test_killed_and_run_again_it_gives_the_same_bytes(
     texts: list[Path], tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -437,6 +453,9 @@ class TestBadInput:
         source, target, *docs = texts
         fails(run("align", "-", "-"), 2, "Only one of the inputs can be stdin")
         fails(run("align", source, target, "--threshold", "nan"), 2, "'--threshold': no score is")
+        fails(run("align", source, target, "--threshold", "1"), 2, "'--threshold': should be less than 1 (is")
+        with pytest.raises(MexmaError, match=r"`threshold`: should be less than 1 \(is 1.06\)"):
+            align(source, target, threshold=1.06)
         fails(run("align", source, target, "-o", source), 2, "is an input")
         fails(run("align", *folders, "-o", folders[0] / "deep/o.tsv"), 2, "o.tsv lies in an input")
         patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")

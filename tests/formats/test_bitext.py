@@ -328,7 +328,13 @@ def test_the_name_says_the_format(name: str, kind: str) -> None:
     assert format_of(Path(name)) == kind
 
 
-@pytest.mark.parametrize("name", ["x.xls", "x.xlsx", "x.npz", "x.XLS.gz", "x.emb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.xls", "x.xlsx", "x.npz", "x.XLS.gz", "x.emb", "x.po", "x.xliff", "x.xlf", "x.tbx", "x.ods",
+        "x.moses", "x.moses.gz", "x.vecalign",
+    ],
+)  # fmt: skip
 def test_a_name_of_another_format_is_refused_with_those_that_exist(name: str) -> None:
     with pytest.raises(
         MexmaError, match=rf"(?m)^{name.lower()}: pairs are not written as \.[a-z]+$"

@@ -184,7 +184,7 @@ class Aligned:
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
 
     def __repr__(self) -> str:
-        return f"Aligned({len(self.records)} alignments of {self.span[1] - self.span[0]} pairs of documents)"
+        return f"Aligned({len(self._written())} alignments of {self._enough.sum()} pairs of documents)"
 
     def written(self, kind: BitextFormat) -> Iterable[Any]:
         """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""
@@ -284,11 +284,15 @@ class Aligned:
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """The scores of all `pairs`, best first, float32 [n], and their places in `records`, int64 [n]."""
-        both = (sizes_of(self.records) > 0).all(axis=1)
-        places = np.flatnonzero((self.dropped(self.records) == 0) & both)
+        places = self._written()
         scores = self.records["score"][places]
         order = np.argsort(-scores, kind="stable")
         return scores[order], places[order]
+
+    def _written(self) -> np.ndarray:
+        """The places in `records` of the alignments of both sides that pass the filters, int64 [n]."""
+        both = (sizes_of(self.records) > 0).all(axis=1)
+        return np.flatnonzero((self.dropped(self.records) == 0) & both)
 
     def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where all alignments are in the documents laid end to end, for `reporting.align_page`: of both

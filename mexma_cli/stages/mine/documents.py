@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress, islice, repeat
 from operator import ne
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,8 @@ from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
 log = logging.getLogger(__name__)
 
 _LINES = 1 << 16  # read at a time
+_FIRST, _SPACES = 1000, 3
+"""First lines of a file of ids that may be sentences: those with more spaces than ids have, in the mean."""
 _RUN_KEYS = ("high", "low", "side", "run")
 _RUN = np.dtype([("high", "<u8"), ("low", "<u8"), ("side", "?"), ("run", "<i8")])
 _SAME = np.dtype([("run", "<i8"), ("first", "<i8")])
@@ -289,15 +291,21 @@ def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
 
 
 def ids_of_lines(path: Path) -> Iterator[str]:
-    """The document id of every line; a line without one, or no line, is refused."""
-    line = 0
+    """The document id of every line; a line without one, or no line, is refused. A warning tells where the
+    first lines look like sentences: they differ, and have many words."""
+    line, first = 0, set[str]()
     for line, row in enumerate(read_lines(path, ours=True), 1):
         name = document_id(row.partition("\t")[0])
         if is_blank(name):
             raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")
+        if line <= _FIRST and "\t" not in row:
+            first.add(name)
         yield name
     if not line:
         raise MexmaError(f"{path} is empty", "one document id a line is expected")
+    spaces = sum(map(str.count, first, repeat(" ")))
+    if len(first) > 0.9 * min(line, _FIRST) and spaces > _SPACES * len(first):
+        log.warning("nearly every line of %s is a document of its own: name the .docs file of a text", path)
 
 
 def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:

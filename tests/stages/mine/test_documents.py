@@ -114,8 +114,26 @@ class TestBadInput:
         )
         error = self.fails("the document 'A' is not in", source, target, write(tmp_path, "q", "A\t1"))
         assert "the other way round" in str(error.hint)
+        for name, hint in (("1.txt", "ids of documents have no ending: 1"), ("3.txt", "None")):
+            error = self.fails(
+                f"the document '{name}' is not in", source, target, write(tmp_path, "p", f"{name}\tA")
+            )
+            assert str(error.hint) == hint
         self.fails("line 1: 1 tab-separated field", source, target, write(tmp_path, "r", "1 A"))
         self.fails("e is empty", source, target, write(tmp_path, "e"))
+
+
+def test_sentences_in_place_of_ids_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sentences = [f"This is the verse of number {n}." for n in range(30)]
+    text = write(tmp_path, "a.txt", *sentences, sentences[0])
+    assert len(read_ids(text)[1]) == 30
+    said = f"nearly every line of {text} is a document of its own: name the .docs file of a text"
+    assert caplog.messages == [said]
+    caplog.clear()
+    read_ids(write(tmp_path, "verses", *(f"1 Kings {n}" for n in range(30))))
+    read_ids(write(tmp_path, "titles", *(f"{title}\t0\t12" for title in sentences)))
+    read_ids(write(tmp_path, "same", *(sentences[0] for _ in range(30))))
+    assert not caplog.messages
 
 
 def test_a_line_may_say_where_in_its_document_the_sentence_is(tmp_path: Path) -> None:
