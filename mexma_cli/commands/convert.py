@@ -52,6 +52,7 @@ def command(
       mexma convert vectors.npy --text eng.txt --lang eng -o eng.emb
       mexma convert fra.emb -o vectors.f32
     """
+    from mexma_cli.formats.bitext import how_pairs_convert
     from mexma_cli.stages.convert import is_npy, raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.writing import prepare_output
@@ -71,6 +72,8 @@ def command(
             store_to_raw(store, output, settings, on_progress=follow(bar))
         log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, settings.dtype)
         return
+    if hint := how_pairs_convert(vectors):
+        raise click.UsageError(f"{vectors} holds pairs, by its name, not vectors: {hint}.")
     if text is None and is_npy(vectors):
         raise click.UsageError("Give --text too, what the vectors are of.")
     if text is None or (settings.dim is None and not is_npy(vectors)):

@@ -106,6 +106,11 @@ def command(
         _typed(inputs[0], query, top or TYPED_TOP, (outputs, kind), asked, docs)
         return
     top = top or 1
+    if " " in str(inputs[0]) and not inputs[0].exists():
+        raise click.UsageError(
+            f"{inputs[0]}: no such file. A sentence is searched for with --query: "
+            f"mexma search --query {shlex.quote(str(inputs[0]))} {shlex.quote(str(inputs[1]))}"
+        )
     check_inputs(inputs)
     if query_prompt is not None and is_store(inputs[0]):
         raise click.UsageError(f"--query-prompt is for a text; {inputs[0]} is embedded already.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pkgutil
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -383,6 +384,14 @@ def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
         ways = " or ".join([", ".join(endings), *asked])
         raise MexmaError(f"{path}: pairs are not written as {suffix}", f"what is written: {ways}")
     return found
+
+
+def how_pairs_convert(path: Path) -> str | None:
+    """A hint where pairs are given, by the file's name, for something that they are not; None for others."""
+    suffix = Path(plain_name(path.name)).suffix.lower()
+    if not any(suffix in known.endings for known in formats(alignments=True).values()):
+        return None
+    return f"`mexma filter --off all {shlex.quote(str(path))} -o NAME.tmx` writes pairs in another format"
 
 
 def outputs_of(

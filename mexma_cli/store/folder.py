@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import how_pairs_convert
 from mexma_cli.store.arrays import check_content
 from mexma_cli.text.lines import OTHER_FORMATS
 
@@ -106,7 +107,9 @@ class Folder(Generic[Manifest]):
         if not folder.exists():
             return MexmaError(f"{folder}: no such file or folder", cls.made_by)
         if not folder.is_dir():
-            return MexmaError(f"{folder} is a file and no {cls.what}", cls.made_by)
+            return MexmaError(
+                f"{folder} is a file and no {cls.what}", how_pairs_convert(folder) or cls.made_by
+            )
         if cls.has_files(folder):
             return MexmaError(f"{folder} is damaged: it has no {files.MANIFEST}", cls.again)
         return MexmaError(f"{folder} is no {cls.what}: it has no {files.MANIFEST}", cls.made_by)

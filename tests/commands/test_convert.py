@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run
 
@@ -99,3 +101,22 @@ def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
         "line 2 is not a number",
         "hint: check --dim and --dtype",
     )
+
+
+@pytest.mark.parametrize("name", ["my pairs.tsv", "a.jsonl.gz", "a.tmx"])
+def test_pairs_are_converted_by_another_command(name: str, tmp_path: Path) -> None:
+    """Whatever other command is given a file of pairs names it."""
+    pairs = tmp_path / name
+    pairs.write_text("Ja.\tYes.\n")
+    hint = f"`mexma filter --off all {shlex.quote(str(pairs))} -o NAME.tmx` writes pairs in another format"
+    fails(run("convert", pairs, "-o", tmp_path / "b.tmx"), 2, "holds pairs, by its name, not vectors", hint)
+    fails(run("export", pairs, "-o", tmp_path / "b"), 1, "is a file, not an encoder's folder", hint)
+    fails(run("merge", pairs, pairs, "-o", tmp_path / "b.emb"), 1, "is a file and no embedding store", hint)
+
+
+def test_so_are_pairs_converted(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("Ja, 1.\tYes, 2.\nJa, 1.\tYes, 2.\n")
+    languages = "--source-lang", "deu", "--target-lang", "eng"
+    ok(run("filter", "--off", "all", tmp_path / "a.tsv", "-o", tmp_path / "a.tmx", *languages))
+    found = list(open_pairs(tmp_path / "a.tmx").pairs)
+    assert [(pair.source, pair.target) for pair in found] == 2 * [("Ja, 1.", "Yes, 2.")]

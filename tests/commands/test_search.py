@@ -155,6 +155,7 @@ def test_refusals(folder: Path, tiny_encoder: Path) -> None:
         (2, "Give QUERIES and TARGET, or --query and TARGET, not 1 paths", store),
         (2, "Give one store to search in, not 2 paths", store, store, "--query", "a"),
         (2, "--query searches in a store", text, "--query", "a"),
+        (2, f"mexma search --query 'The hare?' {store}", "The hare?", store),
         (2, "The query is empty.", store, "--query", " "),
         (2, "--margin ratio needs the neighbourhoods", store, "--query", "a", "--margin", "ratio"),
         (2, "-k is the size of neighbourhoods, and --query has none", store, "--query", "a", "-k", "8"),

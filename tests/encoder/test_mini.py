@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mexma_cli.encoder.loading import folder
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.files import read_manifest
+from mexma_cli.settings.load import about, find, load
 from tests.examples import demo_pairs
 
 MINI = folder.BUNDLED / "mini"
@@ -24,6 +26,14 @@ MINI = folder.BUNDLED / "mini"
 
 def test_it_fits_into_the_package() -> None:
     assert sum(path.stat().st_size for path in MINI.rglob("*") if path.is_file()) <= 40_000_000
+
+
+def test_its_recipe_counts_its_languages() -> None:
+    """Those that it knows, and those of the text that it was trained on, English among them."""
+    encoder, recipe = SentenceEncoder.load("mini", "cpu"), load("mini")
+    trained = {code for corpus in recipe.data.corpora for code in corpus.languages} | {"eng_Latn"}
+    said = re.findall(r"\d+", about(find("mini")))
+    assert said == [str(len(encoder.languages)), str(len(trained))]
 
 
 def test_it_finds_translations_that_it_was_not_trained_on() -> None:

@@ -13,6 +13,7 @@ from mexma_cli import files
 from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.settings import read_json, read_json_object
 from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import how_pairs_convert
 from mexma_cli.store.arrays import check_content
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def _located(name_or_path: str, trust_remote_code: bool) -> Path:
             return _last_phase(path)
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
-        raise MexmaError(f"{path} is a file, not an encoder's folder")
+        raise MexmaError(f"{path} is a file, not an encoder's folder", how_pairs_convert(path))
     if hub.is_id(name_or_path):
         return hub.fetch(name_or_path, trust_remote_code)
     raise MexmaError(
