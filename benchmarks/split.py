@@ -1,27 +1,31 @@
-"""How well and how fast `mexma split` works: splitting, languages, every reason. Throughput and memory, also
-of `langid` and `filter`.
+"""How well and how fast `mexma split` works: splitting, languages, hyphens at line ends, every reason.
+Throughput and memory, also of `langid` and `filter`.
 
     python benchmarks/split.py splitting ../shared/data
     python benchmarks/split.py languages ../shared/data
     python benchmarks/split.py kindred ../shared/data
+    python benchmarks/split.py hyphens ../shared/data [--patterns]
     python benchmarks/split.py dirty ../shared/data --lang fra_Latn
     python benchmarks/split.py speed ../shared/data --megabytes 400 --workers 1 2
     python benchmarks/split.py speed ../shared/data --megabytes 10000 --only filter --minutes 90
 
 DATA has ntrex128/CODE.txt.gz with ntrex128/docids.txt.gz (NTREX-128: news, a sentence a line, and the
 document of each) and bible/CODE.txt.gz (verses); `kindred` takes quran/ (the same), and the first column of
-tatoeba_mt/, tico19/, stories/ and lafand/[PART.]CODE-eng.tsv.gz, too. The times are of the processor, of all
-processes together.
+tatoeba_mt/, tico19/, stories/ and lafand/[PART.]CODE-eng.tsv.gz, too, and `hyphens` that of wmt_newstest/.
+With --patterns words are divided by pyphen's patterns (`pip install pyphen`). The times are of the processor,
+of all processes together.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import math
 import os
 import random
+import re
 import resource
 import string
 import subprocess
@@ -38,6 +42,7 @@ import numpy as np
 
 from mexma_cli import languages
 from mexma_cli.files import checksum_file
+from mexma_cli.text.hyphens import without_line_hyphens
 from mexma_cli.text.identify import Identifier, identifier, in_other_language, iso3, kindred
 from mexma_cli.text.splitting import default_splitter, splitter
 
@@ -106,6 +111,96 @@ def splitting(data: Path) -> None:
     mean = sum(taken) / len(taken)
     print(f"| mean | {means['sentencex']:.1f} | {means['moses']:.1f} | {mean:.1f} |")
     print(f"\nbest of both in each language: {sum(best) / len(best):.1f}")
+
+
+# Hyphens at line ends
+
+FITTED = "deu eng fin fra hun swe"
+"""The languages that were looked at while the rules were made."""
+HYPHENATED = f"{FITTED} ces ell est isl ita nld pol por rus spa ukr"
+_OWN_HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
+_LETTERS = re.compile(r"[^\W\d_]{5,}")
+_WIDTH, _DIVIDED, _SCANNED = 60, 0.7, 8000
+"""Characters of a line; which share of the words is divided that could be; lines of a text."""
+
+
+def hyphens(data: Path, patterns: bool) -> None:
+    """A row a text: words that were divided at line ends, and how many `split` puts together as they were;
+    the same of words that were divided at a hyphen of their own, and of hyphens that a space follows."""
+    print("| text | divided | right % | at their own hyphen | right % | hyphen, space | right % |")
+    print(f"|{' --- |' * 7}")
+    totals: dict[str, list[Counter[str]]] = defaultdict(lambda: [Counter(), Counter()])
+    for name, code in itertools.product(("bible", "ntrex128", "wmt_newstest"), HYPHENATED.split()):
+        column = int(code == "eng" and name == "wmt_newstest")
+        paths = sorted((data / name).glob(f"{'ces' if column else code}_*.gz"))
+        if paths:
+            lines = [line.split("\t")[column] for line in lines_of(paths[0]) if line][:_SCANNED]
+            found = _put_together(" ".join(lines).split(), code if patterns else None)
+            for total, counts in zip(totals["first six" if code in FITTED else "others"], found, strict=True):
+                total.update(counts)
+            _print_ends(f"{name} {code}", *found)
+    for group, total in totals.items():
+        _print_ends(f"all: {group}", *total)
+
+
+def _print_ends(name: str, counts: Counter[str], right: Counter[str]) -> None:
+    shares = [(counts[end], f"{100 * right[end] / max(counts[end], 1):.1f}") for end in ("", "-", "- ")]
+    print(f"| {name} |", " | ".join(str(cell) for cells in shares for cell in cells), "|")
+
+
+def _put_together(words: list[str], language: str | None) -> tuple[Counter[str], Counter[str]]:
+    """How many line ends in a text that is wrapped and hyphenated had nothing, a hyphen, or a hyphen and a
+    space in their places, and how many have it again."""
+    lines, ends = _wrapped(words, language)
+    (text,), _ = without_line_hyphens(["\n".join(lines)], [0])
+    counts, right, place = Counter(ends), Counter[str](), 0
+    for line, end in zip(lines, [*ends, None], strict=True):
+        bare = line if end is None else line.removesuffix("-")
+        assert text.startswith(bare, place)
+        place += len(bare)
+        found = re.compile(r"-?\s?").match(text, place)
+        assert found is not None
+        place = found.end()
+        if end is not None:
+            right[end] += found[0].replace("\n", " ") == end
+    return counts, right
+
+
+def _wrapped(words: list[str], language: str | None) -> tuple[list[str], list[str | None]]:
+    """The lines of a text, and what each line end but the last stands for; None for a space."""
+    chance, line = random.Random(0), ""
+    lines: list[str] = []
+    ends: list[str | None] = []
+    for word in words:
+        while len(line) + 1 + len(word) > _WIDTH:
+            room = _WIDTH - len(line) - 1
+            own = [found.end() for found in _OWN_HYPHEN.finditer(word) if found.end() <= room]
+            places = own or [place for place in _division(word, language) if place < room]
+            at = chance.choice(places) if places and chance.random() < _DIVIDED else 0
+            if not (at or line):
+                break  # a word without a place to divide it, longer than a line
+            hyphenated = line[-1:] == "-" and line[-2:-1].isalnum()
+            ends.append(("-" if own else "") if at else "- " if hyphenated else None)
+            lines.append(f"{line} {word[:at]}{'' if own else '-'}".strip() if at else line)
+            line, word = "", word[at:]
+        line = f"{line} {word}".strip()
+    return [*lines, line], ends
+
+
+def _division(word: str, language: str | None) -> list[int]:
+    """Where a word may be divided: by the patterns of a language, or between any letters, but for two at its
+    beginning and three at its end; nowhere if it has a hyphen."""
+    if "-" in word:
+        return []
+    if language is None:
+        return [
+            place for part in _LETTERS.finditer(word) for place in range(part.start() + 2, part.end() - 2)
+        ]
+    import langcodes
+    import pyphen
+
+    name = pyphen.language_fallback(langcodes.standardize_tag(language))
+    return [] if name is None else list(pyphen.Pyphen(lang=name, left=2, right=3).positions(word))
 
 
 # Languages
@@ -519,12 +614,13 @@ SPEED = {"split": _documents, "langid": _sentences, "filter": _tables}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["splitting", "languages", "kindred", "dirty", "speed"])
+    parser.add_argument("what", choices=["splitting", "languages", "kindred", "hyphens", "dirty", "speed"])
     parser.add_argument("data", type=Path)
     parser.add_argument("--lang", default="fra_Latn", type=languages.resolve)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
     parser.add_argument("--only", nargs="+", choices=SPEED, default=list(SPEED))
+    parser.add_argument("--patterns", action="store_true")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no more text is given")
     given = parser.parse_args()
     if given.what == "splitting":
@@ -533,6 +629,8 @@ def main() -> None:
         languages_known(given.data)
     elif given.what == "kindred":
         kindred_documents(given.data)
+    elif given.what == "hyphens":
+        hyphens(given.data, given.patterns)
     elif given.what == "dirty":
         dirty(given.data, given.lang)
     else:

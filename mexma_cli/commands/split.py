@@ -82,6 +82,8 @@ def table(report: SplitReport, limits: dict[str, float]) -> str:
     rows = [["passed over", f"{count:,}", reason] for reason, count in report.passed_over.items()]
     rows.append(["documents", f"{report.documents:,}", ""])
     rows += [[f"  repaired: {name}", f"{count:,}", ""] for name, count in report.repaired.items()]
+    if report.words:
+        rows.append(["  words put together", f"{report.words:,}", "a hyphen divided them at a line end"])
     rows += [
         [f"  {name}", f"{count:,}", f"{DOCUMENT_REASONS[name]}{such_as(report.named.get(name, []))}"]
         for name, count in report.documents_dropped.items()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mexma_cli.text.characters import Characters
+from mexma_cli.text.hyphens import with_visible_hyphens, without_line_hyphens
 from mexma_cli.text.normalise import normal_form
 from mexma_cli.text.pages import decode_page
 
@@ -113,9 +114,12 @@ def decode(document: bytes, charset: str | None = None) -> str | None:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False) -> list[str]:
+def repair(
+    texts: Sequence[str], repaired: Counter[str], keep_html: bool = False, wrapped: Collection[int] = ()
+) -> list[str]:
     """Texts as people meant them, in NFC; `repaired` counts those that were repaired: `tags`, `entities`,
-    `mojibake`, `control`, `composed`.
+    `mojibake`, `control`, `composed`; and the `words` put together that a hyphen and a line end divided, in
+    those in the places `wrapped`.
 
     Tags and entities of HTML are taken out, unless `keep_html`, also those that are escaped once more.
     Mojibake (UTF-8 that was read as another encoding) is repaired by ftfy (Speer, 2019). Control characters,
@@ -138,10 +142,13 @@ def repair(texts: Sequence[str], repaired: Counter[str], keep_html: bool = False
     if repaired["mojibake"] > before:
         characters = Characters(found)
     for place in np.flatnonzero(_has_control(characters)).tolist():
-        change("control", place, found[place].translate(_MAP))
+        text = with_visible_hyphens(found[place]) if place in wrapped else found[place]
+        change("control", place, text.translate(_MAP))
     for place, text in enumerate(found):
         if not unicodedata.is_normalized("NFC", text):
             change("composed", place, normal_form("NFC", text))
+    found, words = without_line_hyphens(found, wrapped)
+    repaired.update({"words": words} if words else {})
     return found
 
 

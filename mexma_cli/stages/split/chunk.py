@@ -48,7 +48,7 @@ class ChunkResult:
         hashes: uint64 [kept rows].
         bands: uint64 [kept rows, bands] of near-duplicates; no columns where nobody asks for them.
         text: Of the kept rows, or of all of them.
-        counts: Documents read, and repaired by kind; characters read.
+        counts: Documents read, and repaired by kind; characters read; words put together at line ends.
     """
 
     checksum: str
@@ -162,14 +162,18 @@ class ChunkWorker:
         found = list(map(self._text, chunk.documents))
         counts["objects"], counts["ids"] = self._ids
         names = [document_id(" ".join(name.split())) or "-" for name, _, _ in found]
-        texts = repair([text or "" for _, text, _ in found], counts, self._settings.keep_html)
+        wrapped = {place for place, document in enumerate(chunk.documents) if document.wrapped}
+        texts = repair([text or "" for _, text, _ in found], counts, self._settings.keep_html, wrapped)
         codes = [0] * len(texts)
         for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
             if reason or is_blank(text):
                 codes[place] = DOCUMENT_CODES[reason or "empty"]
         counts["characters"] = sum(map(len, texts))
-        wrapped = [document.wrapped for document in chunk.documents]
-        return self._result(chunk.checksum(), names, list(zip(texts, wrapped, codes, strict=True)), counts)
+        rows = [
+            (text, place in wrapped, code)
+            for place, (text, code) in enumerate(zip(texts, codes, strict=True))
+        ]
+        return self._result(chunk.checksum(), names, rows, counts)
 
     def _result(
         self, checksum: str, names: list[str], texts: list[tuple[str, bool, int]], counts: Counter[str]

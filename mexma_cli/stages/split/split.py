@@ -54,7 +54,7 @@ from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
-_FORMAT = 2
+_FORMAT = 3
 _KIND = "split report"
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 _RULES = ("duplicate", "boilerplate")
@@ -102,6 +102,8 @@ class SplitReport:
     dropped: dict[str, int]
     passed_over: dict[str, int]
     characters: int
+    words: int
+    """Words that a hyphen divided at the end of a line, and that were put together."""
     objects: int
     """Documents from JSONL."""
     ids: int
@@ -278,7 +280,7 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         row += kept
     by_reason = {_REASONS[code]: int(count) for code, count in enumerate(totals) if code and count}
     documents = {reason: by_reason.pop(reason) for reason in DOCUMENT_CODES if reason in by_reason}
-    others = ("documents", "characters", "objects", "ids")
+    others = ("documents", "characters", "objects", "ids", "words")
     repaired = {name: counts[name] for name in sorted(counts) if name not in others}
     return SplitReport(
         documents=counts["documents"],
@@ -289,6 +291,7 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         dropped=by_reason,
         passed_over=dict(inputs.passed_over),
         characters=counts["characters"],
+        words=counts["words"],
         objects=counts["objects"],
         ids=counts["ids"],
         named={reason: names for reason, names in named.items() if names},
@@ -357,6 +360,7 @@ def _write_report(
             "dropped": report.documents_dropped,
             "such_as": report.named,
             "characters": report.characters,
+            "words_put_together": report.words,
         },
         "files_passed_over": report.passed_over,
         "sentences": {"read": report.sentences, "kept": report.kept, "dropped": report.dropped},

@@ -407,6 +407,38 @@ def test_a_text_in_a_kindred_language_is_dropped_and_that_is_told(tmp_path: Path
     assert right.kept == right.sentences and right.in_others("zsm_Latn") == []
 
 
+def test_words_divided_at_line_ends_are_put_together(tmp_path: Path, out: Path) -> None:
+    text = (
+        f"Il est ve-\nnu dans la mai\xad\nson de ma me\u0300\xadre,\nsous-\nmarin. {ONE} Il est sous-marin."
+    )
+    (tmp_path / "a.txt").write_text(text, "utf-8")
+    wanted = ["Il est venu dans la maison de ma mère, sous-marin.", ONE, "Il est sous-marin."]
+    for unit in ("blank", "file"):
+        report = run(tmp_path / "a.txt", to=out, document=unit, off=("all",))
+        assert out.read_text("utf-8").splitlines() == wanted
+        assert report.words == 3 and report.repaired == {"control": 1, "composed": 1}
+        assert (
+            json.loads(out.with_name("fra.report.json").read_text())["documents"]["words_put_together"] == 3
+        )
+        assert [row[1:] for row in rows(out.with_name("fra.docs"))] == [
+            ["0", "50"],
+            ["51", "89"],
+            ["90", "108"],
+        ]
+    report = run(tmp_path / "a.txt", to=out, off=("all",))
+    assert out.read_text("utf-8").splitlines()[0] == "Il est ve-", "a line a document"
+    assert report.words == 0
+
+
+def test_pages_of_a_book_share_the_words_that_hyphens_are_judged_by(tmp_path: Path, out: Path) -> None:
+    book = tmp_path / "book"
+    book.mkdir()
+    (book / "1.txt").write_text("Il est dans un sous-\nmarin.\n", "utf-8")
+    (book / "2.txt").write_text("Le sous-marin est dans la mer.\n", "utf-8")
+    run(book, to=out, document="file", off=("all",))
+    assert out.read_text("utf-8").splitlines()[0] == "Il est dans un sous-marin."
+
+
 def test_short_lines_take_their_documents_vote(tmp_path: Path, out: Path) -> None:
     (tmp_path / "a.txt").write_text(
         f"{ONE}\n{TWO}\nMerci, Karl!\n\nEr kam in das Haus. Danke, Jean.\n", "utf-8"
