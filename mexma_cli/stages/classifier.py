@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli import __version__
-from mexma_cli.classifier.calibration import answered
+from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.classifier.model import bundled
 from mexma_cli.classifier.training import MOST, Parallel, Trained, calibration_error, train
 from mexma_cli.errors import MexmaError
@@ -28,12 +28,13 @@ KEPT_ABOVE = 0.5
 
 class KeptPairs(NamedTuple):
     """How many pairs a classifier keeps: of those that a person called right, of those called wrong, of all;
-    and its calibration error, in percent, on what a person said."""
+    and its calibration error, in percent, and its mean log loss (natural), on what a person said."""
 
     right: int
     wrong: int
     pairs: int
     calibration_error: float
+    log_loss: float
 
 
 class Corrected(NamedTuple):
@@ -47,11 +48,16 @@ class Corrected(NamedTuple):
     corrected: KeptPairs
 
     @property
-    def is_better(self) -> bool:
-        """Whether it keeps not all wrong pairs, and the shares of right and of wrong pairs that are kept are
-        farther apart than before."""
-        before, after = (one.right / self.right - one.wrong / self.wrong for one in self[3:])
-        return after > before and self.corrected.wrong < self.wrong
+    def doubts(self) -> list[str]:
+        """Why it may be of no use."""
+        old, new = self.bundled, self.corrected
+        everything = f"above {KEPT_ABOVE} it keeps all that were called wrong: --precision finds a threshold"
+        reasons = {
+            "its log loss is no lower than the bundled one's: mine without it": new.log_loss >= old.log_loss,
+            f"above {KEPT_ABOVE} it keeps no pair": not new.pairs,
+            everything: new.wrong == self.wrong,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
 
 
 def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> Corrected:
@@ -61,7 +67,8 @@ def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) 
     found = mine(*stores, MineSettings(k=k, threshold="auto")).estimated
     if found is None:
         raise MexmaError("no pair was found in these texts")
-    model, (places, right) = found.model, Labels(labels, found.pairs, *stores).said
+    model, answers = found.model, Labels(labels, found.pairs, *stores)
+    places, right = answers.said
     said, good = len(right), int(right.sum())
     if said < FEWEST_LABELS or good in (0, said):
         raise MexmaError(
@@ -69,7 +76,7 @@ def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) 
             f"probabilities: {FEWEST_LABELS} are the least, with some of both kinds",
             "`mexma tune SOURCE TARGET --label 50` asks for more",
         )
-    line, weights, manifest = model.labelled(places, right).answers, bundled(), stores[0].manifest
+    line, weights, manifest = answers.corrected(model).answers, bundled(), stores[0].manifest
     before, after = model.probabilities, answered(model.probabilities, *line)
     judged = (before[places], before), (model.held_out(places, right), after)
     kept = (_kept(of, every, right) for of, every in judged)
@@ -86,7 +93,8 @@ def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) 
 def _kept(said: np.ndarray, every: np.ndarray, right: np.ndarray) -> KeptPairs:
     """By the probabilities of the pairs that were answered, and of all."""
     good, bad, all_pairs = (int((of > KEPT_ABOVE).sum()) for of in (said[right], said[~right], every))
-    return KeptPairs(good, bad, all_pairs, calibration_error(said, right))
+    loss = float(np.logaddexp(0, np.where(right, -1, 1) * logits(said)).mean())
+    return KeptPairs(good, bad, all_pairs, calibration_error(said, right), loss)
 
 
 def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:

@@ -152,8 +152,16 @@ class TestLabels:
         assert (found["bundled"]["right"], found["bundled"]["wrong"]) == (sum(known), known.count(False))
         assert found["corrected"]["wrong"] == 80 - right, "it approves of everything"
         assert found["corrected"]["calibration_error"] < found["bundled"]["calibration_error"]
-        warning = "no better than the bundled classifier: mine without it"
-        assert f"{warning}, or with --precision\n" in done.stderr
+        chances = [
+            (float(score), said[pair])
+            for score, pair in (line.split("\t", 1) for line in before)
+            if pair in asked[::2]
+        ]
+        losses = [-np.log(score if good else 1 - score) for score, good in chances]
+        assert found["bundled"]["log_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+        assert found["corrected"]["log_loss"] < found["bundled"]["log_loss"]
+        assert "above 0.5 it keeps all that were called wrong" in done.stderr
+        assert "its log loss is no lower" not in done.stderr
 
         def error(lines: list[str]) -> float:
             scores = {pair: float(score) for score, pair in (line.split("\t", 1) for line in lines)}
@@ -176,11 +184,16 @@ class TestLabels:
         }
         write(labels, *(f"{'y' if pair in surest else 'n'}\t0\t0\t{pair}" for pair in list(said)[:240:3]))
         done = ok(run("classifier", "train", labels, *stores, "-o", own))
-        assert warning not in done.stderr
+        assert "warning" not in done.stderr
         head, *rows = done.stdout.splitlines()
-        assert re.split("  +", head.strip()) == ["right", "wrong", "all pairs", "calibration error"]
+        names = ["right", "wrong", "all pairs", "calibration error", "log loss"]
+        assert re.split("  +", head.strip()) == names
         wrong = [int(re.findall(r"(\d+) of 46", row)[0]) for row in rows]
         assert wrong[0] == len(set(list(said)[:240:3]) & set(kept[0]) - surest) and wrong[1] < wrong[0] / 2
+        turned = [f"{'n' if pair in surest else 'y'}\t0\t0\t{pair}" for pair in list(said)[:240:3]]
+        done = ok(run("classifier", "train", write(labels, *turned), *stores, "-o", own))
+        unlike = "pairs that are called right are hardly more probable than those called wrong"
+        assert unlike in done.stderr and unlike in ok(run("tune", *stores, "--labels", labels)).stderr
         write(labels, *(line for line in given if line[0] == "y"))
         fails(
             run("classifier", "train", labels, *stores, "-o", own),

@@ -125,15 +125,13 @@ def _print_corrected(found: Corrected, as_json: bool) -> None:
     else:
         said = "corrected by %s; kept at a probability of 0.5, each label as the others correct it"
         log.info(said, counted(found.right + found.wrong, "label"))
-        rows = [["", "right", "wrong", "all pairs", "calibration error"]]
+        rows = [["", "right", "wrong", "all pairs", "calibration error", "log loss"]]
         for name, one in (("bundled classifier", found.bundled), ("this classifier", found.corrected)):
             shares = (f"{some:,} of {every:,}" for some, every in zip(one[:3], found[:3], strict=True))
-            rows.append([name, *shares, f"{one.calibration_error:.2f}"])
+            rows.append([name, *shares, f"{one.calibration_error:.2f}", f"{one.log_loss:.3f}"])
         click.echo("\n".join(aligned(rows, names=1)))
-    if not found.is_better:
-        said = "at 0.5 it tells right pairs from wrong no better than the bundled classifier: mine without it"
-        surer = found.corrected.calibration_error < found.bundled.calibration_error
-        log.warning("%s%s", said, ", or with --precision" if surer else "")
+    for doubt in found.doubts:
+        log.warning("%s", doubt)
 
 
 def _print(found: Trained, as_json: bool) -> None:

@@ -20,6 +20,9 @@ from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
+_CONTRADICTED = 0.2
+"""Slope of the correction below which answers do not follow the probabilities; 1 where they agree."""
+
 
 class Labels:
     """A file of labels of two texts, each of all pairs with its two sentences. One of other texts, or with a
@@ -59,7 +62,13 @@ class Labels:
 
     def corrected(self, model: PairPrecision) -> PairPrecision:
         """The model, corrected by all answers."""
-        return model.labelled(*self.said)
+        found = model.labelled(*self.said)
+        if found.answers[1] < _CONTRADICTED:
+            log.warning(
+                "%s: pairs that are called right are hardly more probable than those called wrong: is y yes?",
+                self._path,
+            )
+        return found
 
     @property
     def said(self) -> tuple[np.ndarray, np.ndarray]:
