@@ -32,8 +32,8 @@ the first two also take the name of a shipped recipe (`mexma recipes`). Unknown 
 - `trainer` at the top has the defaults of all phases. Above phases that are inherited, it overrides theirs.
 - A recipe with one phase may have `objective` and `trainer` at its top, without `phases`.
 - `--set KEY=VALUE` changes a key for one run: `--set data.max_tokens=64`, in the phase `bag`
-  `--set phases.bag.trainer.steps=100`, in all phases `--set trainer.steps=100`. The value is YAML. Of a list
-  of sections, such as `data.corpora`, only the whole list can be set.
+  `--set phases.bag.trainer.steps=100`, in all phases `--set trainer.steps=100`. The value is YAML; without
+  one, null or an empty text. Of a list of sections, such as `data.corpora`, only the whole list can be set.
 
 In brackets is a key's default (none: `null`), and which other values it takes. "Explained as options" are
 keys with the meaning and the default of the option of that name in [the commands](cli.md): a list where the

@@ -334,4 +334,4 @@ class _Checked(click.ParamType):
         try:
             return TypeAdapter(self._annotation).validate_python(value)
         except ValidationError as error:
-            self.fail(", or ".join(map(in_words, error.errors())), param, ctx)
+            self.fail(in_words(*error.errors()), param, ctx)

@@ -7,6 +7,8 @@ import glob
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
 from mexma_cli.files import shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.settings.section import Section, explanation, in_words, kinds_of
+from mexma_cli.settings.section import Empty, Section, explanation, in_words, kinds_of
 from mexma_cli.settings.training import IMPLIED_PHASE, DecomposeRecipe, Recipe
 
 R = TypeVar("R", bound=Section)
@@ -148,7 +150,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
         raise MexmaError(f"--set {override}: expected key=value", "for example --set trainer.steps=1000")
     value: Any = text
     with contextlib.suppress(yaml.YAMLError):
-        value = parsed(text)
+        value = parsed(text) if text.strip() else Empty()
     steps = key.strip().split(".")
     listed = raw.get("phases")
     # What is not a phase is named when the recipe is validated.
@@ -172,7 +174,7 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
     for step in steps[:-1]:
         if not isinstance(node, dict):
             raise MexmaError(f"--set {'.'.join(steps)}: {step!r} is not inside a section")
-        inner = {} if node.get(step) is None else node[step]
+        inner = {} if node.get(step) in (None, "") else node[step]
         # A copy, since by an alias (`*name` in YAML) it may stand in another place too.
         node[step] = dict(inner) if isinstance(inner, dict) else inner
         node = node[step]
@@ -299,13 +301,14 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
     """One message with every key of `raw` that is wrong, and the nearest right one for the first unknown key;
     `path` names the recipe's file, and those that it extends."""
     phases = raw["phases"] if isinstance(raw.get("phases"), list) else []
-    problems = error.errors()
+    problems: list[dict[str, Any]] = [{**one, "loc": _place(one, raw)} for one in error.errors()]
     lines: list[str] = []
-    for problem in problems[: 5 * _SAID]:
+    for _, of_value in groupby(problems[: 5 * _SAID], key=itemgetter("loc")):
+        wrong = list(of_value)
         if (
-            problem["type"] != "too_short" or not lines
+            wrong[0]["type"] != "too_short" or not lines
         ):  # else an entry that is wrong was left out of its list
-            lines.append(_line(problem, phases))
+            lines.append(_line(wrong, phases))
     general = [re.sub(r"`phases\.[^.`]+\.trainer", "`trainer", line) for line in lines]
     counts = Counter(general)  # what all phases share is said once
     said = [one if counts[one] == len(phases) else own for one, own in zip(general, lines, strict=True)]
@@ -320,12 +323,26 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
     return MexmaError(f"{path}: " + "; ".join(said[:_SAID]) + more, hint)
 
 
-def _line(problem: Mapping[str, Any], phases: list[Any]) -> str:
-    """One mistake: a key, and what is wrong with its value."""
-    where = ".".join(_readable(problem["loc"], phases)) or "recipe"
-    if problem["type"] == "extra_forbidden":
+def _place(problem: Mapping[str, Any], raw: Any) -> Place:
+    """The keys that lead to a mistake in `raw`: pydantic names the types of a value among them."""
+    place: list[int | str] = []
+    missing = problem["loc"][-1] if problem["type"] == "missing" else None
+    for part in problem["loc"]:
+        inside = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
+        if inside or (isinstance(raw, dict) and part in raw):
+            raw = raw[part]
+            place.append(part)
+        elif part == missing and isinstance(raw, dict | list):
+            place.append(part)
+    return tuple(place)
+
+
+def _line(wrong: Sequence[Mapping[str, Any]], phases: list[Any]) -> str:
+    """One mistake: a key, and what is wrong with its value, for each type that it may have."""
+    where, kind = ".".join(_readable(wrong[0]["loc"], phases)) or "recipe", wrong[0]["type"]
+    if kind == "extra_forbidden":
         return f"unknown key `{where}`"
-    return f"`{where}` is missing" if problem["type"] == "missing" else f"`{where}`: {in_words(problem)}"
+    return f"`{where}` is missing" if kind == "missing" else f"`{where}`: {in_words(*wrong)}"
 
 
 def _readable(location: Place, phases: list[Any]) -> list[str]:

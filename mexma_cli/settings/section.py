@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -39,15 +40,26 @@ def _a_number(value: float) -> float:
     return value
 
 
+PHASE_NAME, _RUN_NAME = "^[a-z0-9][a-z0-9_-]*$", "^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_PATTERNS = {
+    PHASE_NAME: "should be of a to z, digits, `_` and `-`, with a letter or a digit first",
+    _RUN_NAME: "should be of A to Z, a to z, digits, `.`, `_` and `-`, with a letter or a digit first",
+}
+"""The patterns of texts, in words."""
+
 _TYPES = {
     "bool_parsing": "should be true or false",
     "bool_type": "should be true or false",
     "dict_type": "should be a section, with `key: value` lines",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "int_from_float": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
     "list_type": "should be a list",
     "model_attributes_type": "should be a section, with `key: value` lines",
     "model_type": "should be a section, with `key: value` lines",
     "path_type": "should be text, which may need quotes",
-    "string_pattern_mismatch": "should be of a to z, digits, - and _, without spaces",
     "string_type": "should be text, which may need quotes",
     "too_long": "should have at most {max_length} entries",
     "too_short": "should have at least {min_length} entries",
@@ -58,11 +70,18 @@ _TYPES = {
 Folder = Annotated[str, AfterValidator(_in_utf8)]
 """A folder in which a tokeniser is saved."""
 
-RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+RunName = Annotated[str, Field(pattern=_RUN_NAME)]
 """The name of a run, which its files and folders have in theirs."""
 
 Score = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_a_number)]
 """A number that scores are compared with; it may be infinite."""
+
+
+class Empty(str):
+    """A value of a setting that is nothing as it was typed: null where the setting may be that, else a text
+    without characters."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,10 @@ class Section(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _true_is_no_number(cls, given: Any, taken: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(given, Empty):
+            with suppress(ValidationError):
+                return taken(None)
+            given = ""
         found = taken(given)
         if isinstance(given, bool) and not isinstance(found, bool):
             raise PydanticCustomError("number_type", "should be a number")
@@ -129,8 +152,9 @@ class Section(BaseModel):
         try:
             return cls(**settings)
         except ValidationError as error:
-            wrong = error.errors()[0]
-            raise MexmaError(f"`{wrong['loc'][0]}`: {in_words(wrong)}") from None
+            name = error.errors()[0]["loc"][0]
+            wrong = [one for one in error.errors() if one["loc"][0] == name]
+            raise MexmaError(f"`{name}`: {in_words(*wrong)}") from None
 
     def but(self, **changes: Any) -> Self:
         """These settings with other values, which are taken as they are."""
@@ -151,17 +175,26 @@ def kinds_of(annotation: Any) -> dict[str, type[Section]]:
     return {name: kind for part in get_args(annotation) for name, kind in kinds_of(part).items()}
 
 
-def in_words(wrong: Mapping[str, Any]) -> str:
-    """Pydantic's description of a wrong value in our words, with the value if it is short."""
-    kind, given = wrong["type"], wrong["input"]
-    said = _TYPES.get(kind, "").format(**wrong.get("ctx", {}))
-    said = said or wrong["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if kind == "value_error":
-        return said  # which has the value
+def in_words(*wrong: Mapping[str, Any]) -> str:
+    """Pydantic's descriptions of a wrong value, one for each type that it may have, in our words, with the
+    value if it is short."""
+    for one in wrong:
+        if one["type"] == "value_error":
+            return one["msg"].removeprefix("Value error, ")  # which has the value
+    first, *others = dict.fromkeys(map(_should_be, wrong))
+    said = " or ".join([first, *(other.removeprefix("should be ") for other in others)])
+    given = wrong[0]["input"]
     if isinstance(given, dict | list):
         return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
-    told = of_percent(given) if wrong.get("ctx", {}).get("le") == 1 else ""
+    told = of_percent(given) if any(one.get("ctx", {}).get("le") == 1 for one in wrong) else ""
     return f"{said} (is {'null' if given is None else shown(given)}){told}"
+
+
+def _should_be(wrong: Mapping[str, Any]) -> str:
+    ctx = wrong.get("ctx", {})
+    if wrong["type"] == "string_pattern_mismatch":
+        return _PATTERNS[ctx["pattern"]]
+    return _TYPES.get(wrong["type"], "").format(**ctx) or wrong["msg"].removeprefix("Input ")
 
 
 def shown(given: Any) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, mod
 
 from mexma_cli import languages
 from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
-from mexma_cli.settings.section import Folder, RunName, Section
+from mexma_cli.settings.section import PHASE_NAME, Folder, RunName, Section
 from mexma_cli.settings.stages import Device, Dtype
 
 IMPLIED_PHASE = "train"
@@ -287,7 +287,7 @@ class TrainerSettings(Section):
 class Phase(Section):
     """One training, with an objective and a trainer."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    name: str = Field(pattern=PHASE_NAME)
     """Name of its folder: small letters, digits, `_` and `-`."""
     objective: Annotated[SerializeAsAny[ObjectiveSettings], PlainValidator(ObjectiveSettings.chosen)]
     """The losses, chosen by `name`."""

@@ -255,8 +255,7 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     fails(
         run("mine", *pair, "--threshold", "high"),
         2,
-        "'--threshold': should be a valid number",
-        "or should be 'auto' (is 'high')",
+        "'--threshold': should be a number or 'auto' (is 'high')",
     )
 
 

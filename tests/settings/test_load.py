@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
 from mexma_cli.objectives.mexma.settings import MexmaSettings
-from mexma_cli.settings.load import SYNONYMS, load, load_any, load_corpus, shipped
+from mexma_cli.settings.corpus import CorpusRecipe, RunFilter
+from mexma_cli.settings.load import SYNONYMS, explained, load, load_any, load_corpus, shipped
+from mexma_cli.settings.section import Empty, Section, kinds_of
+from mexma_cli.settings.training import DecomposeRecipe, Recipe
 from mexma_cli.training.optimisers import rate
 
 ROOT = Path(__file__).parent.parent.parent
@@ -24,6 +29,7 @@ ALTERNATIVES = [
     *("mask_share", "koleo_normalise", "koleo_global", "heads", "ffn", "layer_norm_eps", "warmup"),
     *("weight_decay", "precision", "max_length_ratio", "max_chars", "exclude"),
 ]
+CORPUS = SMALL.with_name("corpus.yaml")
 MEAT = "systems/meat-oracle"
 
 
@@ -441,22 +447,19 @@ def said(override: str, recipe: str | Path = SMALL) -> MexmaError:
         ("trainer.betas=[0.9, 1]", "betas.1`: should be less than 1 (is 1)"),
         ("trainer.betas=[-0.9, 0.99]", "betas.0`: should be greater than or equal to 0 (is -0.9)"),
         ("trainer.seed=-1", "seed`: should be greater than or equal to 0 (is -1)"),
-        (
-            "trainer.steps=1.5",
-            "steps`: should be a valid integer, got a number with",
-        ),
-        ("trainer.steps=null", "steps`: should be a valid integer (is null)"),
-        ("trainer.steps={a: 1}", "steps`: should be a valid integer (is a section)"),
-        ("trainer.warmup=x", "warmup`: should be a valid number, unable to parse"),
+        ("trainer.steps=1.5", "steps`: should be a whole number (is 1.5)"),
+        ("trainer.steps=null", "steps`: should be a whole number (is null)"),
+        ("trainer.steps={a: 1}", "steps`: should be a whole number (is a section)"),
+        ("trainer.warmup=x", "warmup`: should be a number (is 'x')"),
         ("trainer.warmup=-1", "warmup`: should be greater than or equal to 0 (is -1)"),
         ("trainer.average=1", "average`: should be less than 1 (is 1)"),
         ("phases.bag.objective.whitening=2", "whitening`: should be less than or equal to 1 (is 2)"),
         ("data.drop_duplicates=maybe", "drop_duplicates`: should be true or false (is 'maybe')"),
         ("data.languages=[no]", "`data.languages.0`: should be text, which may need quotes (is False)"),
-        ("name=a b", "`name`: should be of a to z, digits, - and _, without spaces (is 'a b')"),
-        ("phases.bag.name=Bag", "name`: should be of a to z, digits, - and _, without spaces (is 'Bag')"),
+        ("name=a b", "`name`: should be of A to Z, a to z, digits, `.`, `_` and `-`, with"),
+        ("phases.bag.name=Bag", "name`: should be of a to z, digits, `_` and `-`, with a letter"),
         ("phases.bag.objective={}", "`phases.bag.objective`: `name` is missing"),
-        ("trainer.steps=abc", "`trainer.steps`: should be a valid integer, unable to parse"),
+        ("trainer.steps=abc", "`trainer.steps`: should be a whole number (is 'abc')"),
         ("trainer.learning_rate=0", "learning_rate`: should be greater than 0"),
         ("trainer.learning_rate=.inf", "learning_rate`: should be a finite number"),
         ("trainer.precision=fp8", "precision`: should be 'auto', 'fp32', 'bf16' or 'fp16'"),
@@ -617,3 +620,76 @@ def test_a_key_that_is_missing_is_explained(text: str, message: str, hint: str, 
     with pytest.raises(MexmaError, match=message) as caught:
         load_corpus(tmp_path / "a.yaml")
     assert (caught.value.hint or "").startswith(hint)
+
+
+def _sections(model: type[Section]) -> Iterator[type[Section]]:
+    """A section, and all that may stand in it."""
+    yield model
+    for field in model.model_fields.values():
+        for inner in kinds_of(field.annotation).values():
+            yield from _sections(inner)
+
+
+_INTERNAL = re.compile(
+    r"function-|\w\[|[<>]|\b(input|type|literal|tuple|dict|int|str|float|bool|none\w*|union|instance"
+    r"|constrained|nullable|valid|parse|pydantic|\w+(settings|section|recipe))\b",
+    re.IGNORECASE,
+)
+"""Words of Python's and of pydantic's."""
+
+
+@pytest.mark.parametrize("recipe", [CorpusRecipe, Recipe, DecomposeRecipe])
+def test_no_mistake_is_told_in_words_of_python(recipe: type[Section]) -> None:
+    told = 0
+    for section in dict.fromkeys(_sections(recipe)):
+        for name, field in section.model_fields.items():
+            key = field.alias or name
+            for value in ("a wrong one", -7, 2.5, True, None, [None], [[3]], {"wrong": 1}, Empty()):
+                try:
+                    section.model_validate({key: value})
+                except ValidationError as error:
+                    said = explained("file", section, {key: value}, error).message.removeprefix("file: ")
+                    places = re.findall(r"(?:^|; )`([\w.]+)`: ", said)
+                    assert len(places) == len(set(places)), "a mistake for each place"
+                    for one in said.split("; "):
+                        words = re.sub(r"`[\w.]+`|'\w+'|\(is .*", "", one)
+                        assert not _INTERNAL.search(words), (section, key, value, one)
+                        told += 1
+    assert told > 500
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("mine.threshold=high", "`mine.threshold`: should be a number or 'auto' (is 'high')"),
+        ("mine.threshold=.nan", "`mine.threshold`: no score is above or below nan"),
+        (
+            "encoder.max_tokens=2",
+            "`encoder.max_tokens`: should be greater than or equal to 3 or 'encoder' (is 2)",
+        ),
+        ("encoder.max_tokens=all", "`encoder.max_tokens`: should be a whole number or 'encoder' (is 'all')"),
+        (
+            "mine.precision=95",
+            "`mine.precision`: should be less than or equal to 1 (is 95); did you mean 0.95?",
+        ),
+        ("languages.spa.input=3", "`languages.spa.input`: should be a list (is 3)"),
+    ],
+)
+def test_mistakes_in_values_of_several_types(override: str, message: str) -> None:
+    error = said(override, CORPUS).message
+    assert f"--set {override}: `{override.partition('=')[0]}`: " in error and error.endswith(message)
+
+
+def test_nothing_is_null_or_an_empty_text() -> None:
+    nothing = ["output.compression=", "mine.threshold= ", "filter=", "filter.off=[long]", "encoder.revision="]
+    recipe = load_corpus(CORPUS, ["output.compression=gz", "filter={lid: none}", *nothing])
+    assert (recipe.output.compression, recipe.mine.threshold, recipe.encoder.revision) == ("", None, None)
+    assert recipe.filter == RunFilter(off=("long",))
+    assert load_corpus(CORPUS, ["filter={}", "filter="]).filter is None
+    assert load(SMALL, ["dev="]).dev is None
+    for override, message in (
+        ("units.lines=", "`units.lines`: should be a whole number (is '')"),
+        ("name=", "`name`: should be of A to Z, "),
+        ("languages=", "`languages`: should be a section, with `key: value` lines (is '')"),
+    ):
+        assert f"--set {override}: {message}" in said(override, CORPUS).message
