@@ -34,6 +34,7 @@ SECONDS = 30.0
 _SHARE = 20  # at most a twentieth of the time goes into writing
 _FINISHED = "found.keys"
 _ALIGNMENTS, _PAIRS = "alignments.bin", "document-pairs.npy"
+GOES_ON = "going on with the run that was interrupted"
 RECORD = np.dtype(
     [("pair", "<i8"), ("source", "<i4", 2), ("target", "<i4", 2), ("score", "<f4"), ("documents", "<f4")]
 )
@@ -89,6 +90,8 @@ class FileJournal(Journal):
 
     def __init__(self, folder: Path, run: files.Unfinished) -> None:
         super().__init__(folder, run)
+        if self.begun:
+            log.info(GOES_ON)
         self._finished, self._finished_digest = 0, xxhash.xxh3_128()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
@@ -185,6 +188,8 @@ class AlignmentJournal(Journal):
 
     def __init__(self, folder: Path, run: files.Unfinished) -> None:
         super().__init__(folder, run)
+        if self.begun:
+            log.info(GOES_ON)
         self.groups: int = self.facts.get("groups", 0)
         """Groups of pairs that are done."""
         self.cut: int = self.facts.get("cut", 0)
@@ -246,7 +251,5 @@ def kept_beside(
         return
     folder = files.partial(output)
     kept = kind(folder, run)
-    if kept.begun:
-        log.info("going on with the run that was interrupted")
     with files.until_done(folder, lambda: kept.begun):
         yield kept

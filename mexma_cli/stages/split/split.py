@@ -42,7 +42,7 @@ from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, Chunk
 from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
-from mexma_cli.store.journal import Journal, kept_beside
+from mexma_cli.store.journal import GOES_ON, Journal, kept_beside
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.amounts import NAMED, counted
 from mexma_cli.text.compression import split_ending
@@ -158,13 +158,11 @@ def split(
         found = _made(inputs, worker, how, journal, workers, report_progress)
         codes = decide(found, how.limits, journal.folder)
         report = _report(inputs, found, codes)
-        if not report.documents:
-            reasons = [f"{count:,} {reason}" for reason, count in inputs.passed_over.most_common(5)]
-            raise MexmaError(
-                f"{', '.join(inputs.names[:3])}: there are no documents",
-                f"passed over: {', '.join(reasons)}" if reasons else "are the files empty?",
-            )
-        _check_fields(report, how, inputs)
+        try:
+            _check_documents(report, how, inputs)
+        except MexmaError:
+            journal.forget()  # the same command would be refused again
+            raise
         with together():
             write_chunks(outputs.files, _texts(found, codes, how.rejects, kind))
             _write_report(report, how, outputs, model, argv, time.monotonic() - began)
@@ -172,8 +170,15 @@ def split(
     return report
 
 
-def _check_fields(report: SplitReport, how: Splitting, inputs: Inputs) -> None:
-    """Refuse documents none of which can be read, or has the id that is asked for."""
+def _check_documents(report: SplitReport, how: Splitting, inputs: Inputs) -> None:
+    """Refuse inputs without documents, or none of whose documents can be read, or has the id that is asked
+    for."""
+    if not report.documents:
+        passed_over = [f"{count:,} {reason}" for reason, count in inputs.passed_over.most_common(5)]
+        raise MexmaError(
+            f"{', '.join(inputs.names[:3])}: there are no documents",
+            f"passed over: {', '.join(passed_over)}" if passed_over else "are the files empty?",
+        )
     reasons = {name: count for name, count in report.documents_dropped.items() if name != "empty"}
     read = report.documents - report.documents_dropped.get("empty", 0)
     if reasons and sum(reasons.values()) == read:
@@ -244,6 +249,8 @@ def _made(
             path = journal.folder / f"{chunk.number:07}.npz"
             found.append(path)
             if path.exists() and checksum_of(path) == chunk.checksum():
+                if not done:
+                    log.info(GOES_ON)
                 done += chunk.size()
                 report_progress(done, max(total, done))
             else:

@@ -21,6 +21,7 @@ from mexma_cli.stages.split import inputs as reading
 from mexma_cli.stages.split.chunk import ChunkWorker
 from mexma_cli.stages.split.inputs import Splitting, find_inputs, names_of
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
+from mexma_cli.store.journal import GOES_ON
 from tests.processes import forks_of_pools
 
 SPANISH = (Path(__file__).parents[3] / "examples" / "spa-eng" / "spa.txt").read_text("utf-8").splitlines()
@@ -162,12 +163,18 @@ def test_names_that_are_alike(tmp_path: Path, out: Path) -> None:
     ],
 )
 def test_fields_that_no_object_has(
-    lines: list[str], fields: str, message: str, tmp_path: Path, out: Path
+    lines: list[str],
+    fields: str,
+    message: str,
+    tmp_path: Path,
+    out: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    with pytest.raises(MexmaError, match=message) as caught:
+    with pytest.raises(MexmaError, match=message) as caught, caplog.at_level(logging.INFO):
         run(tmp_path / "a.jsonl", to=out, fields=fields)
-    assert not out.exists()
+    assert not out.parent.exists(), "nothing is left that the right fields would be refused for"
+    assert "the same command goes on" not in caplog.text
     assert "malformed" not in message or caught.value.hint == (
         "--text-field names the field of the text; the first object has texts in body, url"
     )
@@ -525,7 +532,9 @@ def test_a_killed_run_ends_with_the_same_bytes(
         return work(worker, chunk)
 
     monkeypatch.setattr(ChunkWorker, "work", counted)
-    run(corpus, to=target, language="spa_Latn")
+    with caplog.at_level(logging.INFO):
+        run(corpus, to=target, language="spa_Latn")
+    assert GOES_ON in caplog.text
     assert done[0] == 2 and done[1] == 4, "the damaged one, and those that were not done"
     assert everything(tmp_path / "killed") == whole
 
@@ -546,9 +555,13 @@ def begun(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return target
 
 
-def test_chunks_of_other_text_are_not_taken_over(begun: Path, corpus: Path, tmp_path: Path) -> None:
+def test_chunks_of_other_text_are_not_taken_over(
+    begun: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     corpus.write_text("Una casa muy grande.\n" + corpus.read_text("utf-8"), "utf-8")
-    run(corpus, to=begun, language="spa_Latn")
+    with caplog.at_level(logging.INFO):
+        run(corpus, to=begun, language="spa_Latn")
+    assert GOES_ON not in caplog.text
     run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn")
     assert everything(begun.parent) == everything(tmp_path / "whole")
 
