@@ -71,7 +71,7 @@ def command(
         log.info("%s", line)
     if not report.kept:
         log.warning("no sentence was kept, so %s is empty", output)
-    for warning in report.in_others(lang):
+    for warning in report.warnings(lang):
         log.warning("%s", warning)
 
 

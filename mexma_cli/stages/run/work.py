@@ -182,7 +182,7 @@ def split(task: Task) -> dict[str, Any]:
     lost = {reason: count for reason, count in report.documents_dropped.items() if reason in report.named}
     said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
     notes = [f"of {counted(report.documents, 'document')} {'; '.join(said)}"] if lost else []
-    notes += [*report.in_others(language), *broken_text(inputs.files, how.settings)]
+    notes += [*report.warnings(language), *broken_text(inputs.files, how.settings)]
     return asdict(report) | {"notes": [f"{language}: {note}" for note in notes]}
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -55,6 +56,8 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
 _FORMAT = 3
+_COMPARED = 1_000_000
+"""Documents whose ids are compared; 8 bytes each are held."""
 _KIND = "split report"
 _REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
 _RULES = ("duplicate", "boilerplate")
@@ -110,14 +113,26 @@ class SplitReport:
     """Documents from JSONL that have an id of their own."""
     named: dict[str, list[str]]
     """Some of the documents that were dropped with text in them, by reason."""
+    compared: int
+    """Documents with sentences whose ids were compared, the first `_COMPARED` at most."""
+    different: int
+    """Different ids of these."""
 
-    def in_others(self, language: str) -> list[str]:
-        """A warning if most sentences are of other languages than this code's, or none."""
+    def warnings(self, language: str) -> list[str]:
+        """What is probably not meant: most sentences are of other languages than this code's, or documents
+        share their ids."""
+        found = []
         others = sum(self.dropped.get(rule, 0) for rule in ("script", "language"))
-        if others <= self.kept:
-            return []
-        said = f"{counted(others, 'sentence')} are not in {name(language)}: is that right?"
-        return [f"{said} `mexma langid` says which language a text is in"]
+        if others > self.kept:
+            said = f"{counted(others, 'sentence')} are not in {name(language)}: is that right?"
+            found.append(f"{said} `mexma langid` says which language a text is in")
+        if self.different < self.compared:
+            first = "the first " if self.compared == _COMPARED else ""
+            said = f"{first}{self.compared:,} documents have {counted(self.different, 'different id')}"
+            hint = ": --id-field names a field that differs" if self.objects else ""
+            taken = "`align --docs` and `mine --within` take those with the same id as one document"
+            found.append(f"{said}, and {taken}{hint}")
+        return found
 
 
 def split(
@@ -277,10 +292,13 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
     counts: Counter[str] = Counter()
     totals = np.zeros(256, dtype=np.int64)
     named = defaultdict[str, list[str]](list)
+    ids = np.empty(0, np.uint64)
     row = 0
     for path in found:
         chunk = ChunkFile(path)
         kept = len(chunk.array("hashes"))
+        if len(ids) < _COMPARED:
+            ids = np.concatenate([ids, _ids(chunk)[: _COMPARED - len(ids)]])
         counts.update(chunk.counts)
         _name_dropped(chunk, named)
         totals += np.bincount(_merged(chunk, codes[row : row + kept]), minlength=256)
@@ -302,7 +320,17 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         objects=counts["objects"],
         ids=counts["ids"],
         named={reason: names for reason, names in named.items() if names},
+        compared=len(ids),
+        different=len(np.unique(ids)),
     )
+
+
+def _ids(chunk: ChunkFile) -> np.ndarray:
+    """The hashes of the ids of a chunk's documents that have sentences, uint64."""
+    dropped = np.isin(chunk.array("codes"), list(DOCUMENT_CODES.values()))
+    names = chunk.lines("names")
+    documents = np.unique(chunk.array("documents")[~dropped]).tolist()
+    return np.array([xxhash.xxh3_64_intdigest(names[place].encode()) for place in documents], np.uint64)
 
 
 def _name_dropped(chunk: ChunkFile, named: dict[str, list[str]]) -> None:

@@ -18,6 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import Unfinished
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split import inputs as reading
+from mexma_cli.stages.split import split as splitting
 from mexma_cli.stages.split.chunk import ChunkWorker
 from mexma_cli.stages.split.inputs import Splitting, find_inputs, names_of
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
@@ -185,6 +186,20 @@ def test_ids_that_are_line_numbers_or_no_unicode(tmp_path: Path, out: Path) -> N
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in objects))
     run(tmp_path / "a.jsonl", to=out, fields="text n")
     assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1", "\\ud800"]
+
+
+def test_documents_that_share_their_ids(tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [{"text": f"{ONE} {number}", "year": 2010 + number % 2} for number in range(5)]
+    lines.append({"text": " ", "year": 2010})  # is no document
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    taken = "`align --docs` and `mine --within` take those with the same id as one document"
+    said = f"5 documents have 2 different ids, and {taken}: --id-field names a field that differs"
+    report = run(tmp_path / "a.jsonl", to=out, fields="text year")
+    assert report.warnings("fra_Latn") == [said]
+    assert run(tmp_path / "a.jsonl", to=out).warnings("fra_Latn") == []
+    monkeypatch.setattr(splitting, "_COMPARED", 3)
+    report = run(tmp_path / "a.jsonl", to=out, fields="text year")
+    assert report.warnings("fra_Latn") == [f"the first {said.replace('5', '3', 1)}"]
 
 
 def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
@@ -409,9 +424,9 @@ def test_a_text_in_a_kindred_language_is_dropped_and_that_is_told(tmp_path: Path
     (tmp_path / "a.txt").write_text(malay, "utf-8")
     report = run(tmp_path / "a.txt", to=out, language="ind_Latn", document="file")
     assert report.kept == 0 and report.dropped == {"language": report.sentences}
-    assert report.in_others("ind_Latn")[0].startswith(f"{report.sentences} sentences are not in Indonesian")
+    assert report.warnings("ind_Latn")[0].startswith(f"{report.sentences} sentences are not in Indonesian")
     right = run(tmp_path / "a.txt", to=out, language="zsm_Latn", document="file")
-    assert right.kept == right.sentences and right.in_others("zsm_Latn") == []
+    assert right.kept == right.sentences and right.warnings("zsm_Latn") == []
 
 
 def test_words_divided_at_line_ends_are_put_together(tmp_path: Path, out: Path) -> None:

@@ -169,3 +169,12 @@ def test_cut_files_are_refused(tmp_path: Path, out: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(MexmaError, match="cut short"):
             run(tmp_path / name, to=out)
+
+
+def test_pages_that_were_fetched_twice_share_their_ids(tmp_path: Path, out: Path) -> None:
+    records = [record(name, PAGE.encode(), f"{OK}\nContent-Type: text/html") for name in ("a", "b", "a")]
+    (tmp_path / "a.warc").write_bytes(b"".join(records))
+    report = run(tmp_path / "a.warc", to=out, off=("all",))
+    assert (report.compared, report.different) == (3, 2)
+    (said,) = report.warnings("fra_Latn")
+    assert said.startswith("3 documents have 2 different ids") and said.endswith("as one document")
