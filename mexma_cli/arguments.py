@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, Unpack, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mexma_cli.settings.keywords import (
     ScoreKeywords,
     SplitKeywords,
 )
-from mexma_cli.settings.section import IN_PYTHON, shown
+from mexma_cli.settings.section import IN_PYTHON, alternatives_of, change_options, choices_of, shown
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -68,36 +68,21 @@ def fitted(
     return (*first, *given[len(first) :]), rest
 
 
-_OPTION = re.compile(
-    r"`mexma [^`]*`|--source-lang and (?=--target-lang)"
-    r"|(?<![\w-])--?([a-z][a-z-]*)(?![\w./=])(?: ([^\s,;:]+))?"
-)
-"""In a message: a command, which stays, or an option, perhaps with its value."""
-
-
 def name_keywords(error: MexmaError, function: Callable[..., Any]) -> None:
     """Name a function's keywords in an error, in place of the options of the command of its name."""
     types = _types(function)
 
-    def named(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return "" if found[0].startswith("--") and "languages" in types else found[0]
-        option, value = found[1].replace("-", "_"), found[2] or ""
+    def known(option: str) -> tuple[str, Any] | None:
         name = option if option in types else IN_PYTHON.get(option, "")
-        if name not in types:
-            return found[0]
-        kinds = _alternatives(types[name])
-        if bool in kinds:
-            return f"{name}=True {value}".rstrip()
-        if value[:1].isdigit():
-            return f"{name}={value if re.fullmatch('[0-9.]+', value) else repr(value)}"
-        if value and (found.end() == len(found.string) or value in _choices(kinds)):
-            return f"{name}={[value] if Sequence in map(get_origin, kinds) else repr(value)}"
-        return f"`{name}` {value}".rstrip()
+        return (name, types[name]) if name in types else None
 
-    error.message = _OPTION.sub(named, error.message)
-    error.hint = error.hint and _OPTION.sub(named, error.hint)
-    error.args = error.message, error.hint
+    def given(name: str, value: str, kinds: Sequence[Any]) -> str:
+        number = re.fullmatch("[0-9.]+|True", value)
+        several = Sequence in map(get_origin, kinds)
+        return f"{name}={value if number else [value] if several else repr(value)}"
+
+    message, hint = (change_options(said, known, given) for said in (error.message, error.hint or ""))
+    error.reword(message, hint or None)
 
 
 @cache
@@ -112,7 +97,7 @@ def _types(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fitted(value: Any, type_: Any, place: str) -> Any:
-    alternatives, within = _alternatives(type_), None
+    alternatives, within = alternatives_of(type_), None
     for one in alternatives:
         if _is(value, one):
             try:
@@ -121,18 +106,10 @@ def _fitted(value: Any, type_: Any, place: str) -> Any:
                 within = within or error
     if within is not None:
         raise within
-    hint = did_you_mean(nearest(value, _choices(alternatives))).strip() if isinstance(value, str) else ""
+    hint = did_you_mean(nearest(value, choices_of(alternatives))).strip() if isinstance(value, str) else ""
     if {str, EmbeddingStore} <= {*alternatives}:
         hint = "write sentences to a file, one a line"
     raise MexmaError(f"{place}: should be {_in_words(type_)} (is {shown(value)})", hint or None)
-
-
-def _alternatives(type_: Any) -> list[Any]:
-    return list(get_args(type_)) if get_origin(type_) in (Union, UnionType) else [type_]
-
-
-def _choices(alternatives: Sequence[Any]) -> list[str]:
-    return [name for one in alternatives if get_origin(one) is Literal for name in get_args(one)]
 
 
 def _is(value: Any, type_: Any) -> bool:
@@ -181,7 +158,7 @@ _WORDS = {
 
 def _in_words(type_: Any) -> str:
     """What a value should be."""
-    alternatives, found = _alternatives(type_), list[str]()
+    alternatives, found = alternatives_of(type_), list[str]()
     for one in alternatives:
         kind, parts = get_origin(one) or one, get_args(one)
         if kind is Literal:

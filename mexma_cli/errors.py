@@ -59,6 +59,10 @@ class MexmaError(Exception):
         self.message = message
         self.hint = hint
 
+    def reword(self, message: str, hint: str | None) -> None:
+        """Say it otherwise."""
+        self.args = self.message, self.hint = message, hint
+
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, Self, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -212,6 +214,82 @@ def of_percent(given: Any) -> str:
 def option_of(section: type[Section], name: str) -> Option | None:
     """How a field is an option of commands; None if it is none."""
     return next((one for one in section.model_fields[name].metadata if isinstance(one, Option)), None)
+
+
+_OPTION = re.compile(
+    r"`mexma [^`]*`|--source-lang and (?=--target-lang)"
+    r"|(?<![\w-])--?([a-z][a-z-]*)(?![\w./=])(?: ([^\s,;:]+))?"
+)
+"""In a message: a command, which stays, or an option, perhaps with its value."""
+
+
+def change_options(
+    said: str,
+    known: Callable[[str], tuple[str, Any] | None],
+    given: Callable[[str, str, Sequence[Any]], str],
+) -> str:
+    """A message with something else in place of the options of a command: `known` says what is meant by one
+    (`k`, `min_aligned`), and its type, and `given` writes that with a value (True: that of a flag), for the
+    types that it may have."""
+
+    def named(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "" if found[0].startswith("--") and known("languages") else found[0]
+        meant, value = known(found[1].replace("-", "_")), found[2] or ""
+        if meant is None:
+            return found[0]
+        name, kinds = meant[0], alternatives_of(meant[1])
+        if bool in kinds:
+            return f"{given(name, 'True', kinds)} {value}".rstrip()
+        last = found.end() == len(said)
+        if value[:1].isdigit() or (value and (last or value in choices_of(kinds))):
+            return given(name, value, kinds)
+        return f"`{name}` {value}".rstrip()
+
+    return _OPTION.sub(named, said)
+
+
+def with_keys(said: str, sections: Mapping[str, type[Section]]) -> str:
+    """A message with keys of a recipe in place of the options of commands; `sections` are the places where
+    these keys stand, with their models."""
+
+    def known(option: str) -> tuple[str, Any] | None:
+        for place, section in sections.items():
+            if option in section.model_fields:
+                return f"{place}.{option}", section.model_fields[option].annotation
+        return None
+
+    def given(key: str, value: str, kinds: Sequence[Any]) -> str:
+        if value == "True":
+            return f"`{key}: true`"
+        return f"`{key}: [{value}]`" if tuple in map(get_origin, kinds) else f"`{key}: {value}`"
+
+    return change_options(said, known, given).replace("` `", "` and `")
+
+
+_OF_OTHERS = re.compile(r"(?<![\w-])--(?!encoding\b)[a-z]")
+
+
+@contextmanager
+def naming_keys(sections: Mapping[str, type[Section]]) -> Iterator[None]:
+    """Errors that come out of here are `with_keys`; what their hints say of other options is left out."""
+    try:
+        yield
+    except MexmaError as error:
+        parts = with_keys(error.hint or "", sections).split("; ")
+        hint = "; ".join(part for part in parts if not _OF_OTHERS.search(re.sub("`[^`]*`", "", part)))
+        error.reword(with_keys(error.message, sections), hint or None)
+        raise
+
+
+def alternatives_of(type_: Any) -> list[Any]:
+    """The types that a union has; of any other type, that one."""
+    return list(get_args(type_)) if get_origin(type_) in (Union, UnionType) else [type_]
+
+
+def choices_of(alternatives: Sequence[Any]) -> list[str]:
+    """The texts that types allow by name."""
+    return [name for one in alternatives if get_origin(one) is Literal for name in get_args(one)]
 
 
 def explanation(section: type[Section], name: str) -> str:

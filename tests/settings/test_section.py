@@ -15,9 +15,17 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.settings.corpus import RunEncoder, RunFilter, RunMining
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.settings.section import Section, explanation, option_of
-from mexma_cli.settings.stages import Dtype, MarginName, MineSettings, Retrieval, SearchSettings
+from mexma_cli.settings.section import Section, explanation, naming_keys, option_of, with_keys
+from mexma_cli.settings.stages import (
+    AlignSettings,
+    Dtype,
+    MarginName,
+    MineSettings,
+    Retrieval,
+    SearchSettings,
+)
 
 CORPUS = Path(__file__).parent.parent.parent / "examples" / "corpus.yaml"
 
@@ -69,3 +77,39 @@ def test_a_recipe_has_no_keys_that_only_a_command_has_or_python() -> None:
     again = MineSettings.model_validate(recipe.mine.model_dump(mode="json", exclude={"precision", "within"}))
     assert (again.k, again.memory) == (7, None)
     assert isinstance(recipe.mine, SearchSettings) and recipe.encoder.model == "mini"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "--threshold 0.3 --min-aligned 0.6 drops most",
+            "`align.threshold: 0.3` and `align.min_aligned: 0.6` drops most",
+        ),
+        (
+            "name one, such as --threshold 0.5; --keep 1-1 drops some",
+            "name one, such as `align.threshold: 0.5`; `align.keep: 1-1` drops some",
+        ),
+        ("leave out --pooling", "leave out `encoder.pooling`"),
+        ("use --pooling cls or mean", "use `encoder.pooling: cls` or mean"),
+        ("such as --on long=60", "such as `filter.on: [long=60]`"),
+        (
+            "--document-pairs names those; `mexma align --find-documents` finds them",
+            "`mexma align --find-documents` finds them",
+        ),
+        ("read that code, then give --trust-remote-code", None),
+        ("state the right one with --encoding", "state the right one with --encoding"),
+        ("raise it with `ulimit -n`, or `--set x`", "raise it with `ulimit -n`, or `--set x`"),
+        (None, None),
+    ],
+)
+def test_hints_name_keys_of_recipes(said: str | None, told: str | None) -> None:
+    sections = {"align": AlignSettings, "encoder": RunEncoder, "filter": RunFilter}
+    with pytest.raises(MexmaError) as caught, naming_keys(sections):
+        raise MexmaError("--keep is wrong, --docs too", said)
+    assert (caught.value.message, caught.value.hint) == ("`align.keep` is wrong, --docs too", told)
+    assert str(caught.value) == "\nhint: ".join(filter(None, ("`align.keep` is wrong, --docs too", told)))
+
+
+def test_a_flag_is_a_key_that_is_true() -> None:
+    assert with_keys("--drop-copies drops them", {"mine": RunMining}) == "`mine.drop_copies: true` drops them"

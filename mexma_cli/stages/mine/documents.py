@@ -247,7 +247,7 @@ def pair_documents(
 def _none_in_common(sides: tuple[Path, Path]) -> MexmaError:
     return MexmaError(
         f"{sides[0]} and {sides[1]} have no document id in common",
-        "--document-pairs names those that belong together; `mexma align --find-documents` finds them",
+        "`mexma align --find-documents` finds those that belong together; --document-pairs names them",
     )
 
 

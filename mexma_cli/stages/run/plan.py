@@ -14,7 +14,8 @@ from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError, choice
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe, RunEncoder, RunMining
+from mexma_cli.settings.section import naming_keys
 from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
@@ -134,7 +135,8 @@ def check_settings(recipe: CorpusRecipe) -> None:
     if recipe.align is not None and recipe.mine.model_fields_set:
         log.warning("`mine` has no effect: with `align`, sentences are aligned document by document")
     if recipe.align is None:
-        with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
+        with naming_keys({"mine": RunMining}):
+            with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
     if by_probability(recipe) and not has_threshold(recipe):
         log.info(
             "neither `mine.threshold` nor `mine.precision` is set: the best pair of every sentence is mined, "
@@ -179,7 +181,8 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
         found[name] = {str(model): checksum_file(model)}
-    encoder = files_of_encoder(recipe.encoder.name or BUNDLED)
+    with naming_keys({"encoder": RunEncoder}):
+        encoder = files_of_encoder(recipe.encoder.name or BUNDLED)
     found[_ENCODER] = {name: checksum_again(path) for name, path in encoder.items()}
     return found
 

@@ -21,7 +21,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
 from mexma_cli.formats.bitext import AlignedPair, MinedPair, open_pairs, outputs_of, write_pairs
 from mexma_cli.knn.tiled import Span
-from mexma_cli.settings.corpus import RunFilter, RunSplitting
+from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining, RunSplitting
+from mexma_cli.settings.section import Section, naming_keys, with_keys
 from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
@@ -144,7 +145,7 @@ def perform(run: Path, todo: Path) -> Record:
         key, state, began = folder.key(unit), state_of_files(unit), _clocks()
         with folder.workplace_of(unit, key) as made:
             try:
-                with stating(unit.settings.get("encoding")):
+                with stating(unit.settings.get("encoding")), naming_keys(_keys(unit)):
                     facts = WORK[unit.work](Task(folder, unit, made))
             except MexmaError as error:
                 raise MexmaError(error.message, ANEW if error.hint == EMBED_AGAIN else error.hint) from None
@@ -152,10 +153,25 @@ def perform(run: Path, todo: Path) -> Record:
                 if now != state[name]:  # it may have been another one for a moment
                     _loaded.cache_clear()
                     raise changed(name)
+            if "notes" in facts:
+                facts["notes"] = [with_keys(note, _keys(unit)) for note in facts["notes"]]
             ended, spent = _clocks()
             record = folder.finish(unit, key, made, facts, (ended - began[0], spent - began[1]))
         folder.tidy(unit)
         return record
+
+
+def _keys(unit: Unit) -> dict[str, type[Section]]:
+    """Where the recipe has the settings of a unit."""
+    code = unit.name.partition("/")[0]
+    found: dict[str, dict[str, type[Section]]] = {
+        "split": {f"languages.{code}.split": RunSplitting},
+        "cut": {f"languages.{code}": LanguageText},
+        "embed": {"encoder": RunEncoder, f"languages.{code}": LanguageText},
+        "align": {"align": AlignSettings, "encoder": RunEncoder},
+        "keep": {"filter": RunFilter},
+    }
+    return found.get(unit.work) or {"mine": RunMining, "encoder": RunEncoder}
 
 
 def _clocks() -> tuple[float, float]:

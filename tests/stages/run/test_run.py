@@ -624,6 +624,31 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
     assert "warning: slurm.options: --time is about 1.0 s, and a task of 1 unit" in far[1].stderr
 
 
+def test_errors_and_notes_name_keys_of_the_recipe(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In place of options, which `mexma run` does not have."""
+    wrong = {"score": "probability", "threshold": 2.0}
+    with pytest.raises(MexmaError, match=r"^threshold 2\.0 is of margins") as caught:
+        done(corpus(tmp_path, tiny_encoder, mine=wrong))
+    hint = "name a probability, such as `mine.threshold: 0.5`; `mine.margin: ratio` scores pairs by margin"
+    assert caught.value.hint == hint
+    for code, ids in (("fra", "ab"), ("eng", "cd")):
+        lines = [json.dumps({"body": f"It is {one}. It was {one}.", "id": one}) for one in ids]
+        (tmp_path / f"{code}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    texts = {code: {"input": f"{code}.jsonl", "split": {}} for code in ("fra", "eng")}
+    with pytest.raises(MexmaError, match=r"2 units failed"):
+        done(corpus(tmp_path, tiny_encoder, languages=texts, align={}))
+    assert "hint: `languages.fra_Latn.split.text_field` names the field of the text;" in caplog.text
+    texts = {
+        code: {"input": f"{code}.jsonl", "split": {"text_field": "body", "off": ["all"]}} for code in texts
+    }
+    with pytest.raises(MexmaError, match=r"1 unit failed"):
+        done(corpus(tmp_path, tiny_encoder, languages=texts, align={}))
+    assert "no document id in common" in caplog.text and "--document-pairs" not in caplog.text
+    assert "hint: `mexma align --find-documents` finds" in caplog.text
+
+
 def test_documents_are_split_and_aligned_or_mined_within(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
