@@ -51,7 +51,7 @@ def with_score(
             raise MexmaError(f"--score probability does not go with this: {reason}")
         if settings.score is None and (settings.classifier is not None or encoder == BUNDLED):
             log.info("scored by margin, without the classifier: %s", reason)
-        if settings.margin == "ratio" and 0 < (settings.least or 0) < _NO_MARGIN:
+        if settings.score is None and settings.margin == "ratio" and 0 < (settings.least or 0) < _NO_MARGIN:
             log.warning(
                 "threshold %g is none for margins, of which translations have more than 1: nearly all pairs "
                 "are kept; `mexma tune` finds one",
