@@ -22,7 +22,7 @@ from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import why_margin, with_score
 from mexma_cli.stages.run.indexed import check_index, index_kinds, lists_found, search_kinds
 from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one
-from mexma_cli.stages.split.inputs import find_inputs, names_of
+from mexma_cli.stages.split.inputs import find_inputs, ids_of_files, names_of
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.pages import stated_encoding
 from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
@@ -183,8 +183,32 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
         found[name] = {str(model): checksum_file(model)}
     with naming_keys({"encoder": RunEncoder}):
         encoder = files_of_encoder(recipe.encoder.name or BUNDLED)
+    if recipe.align is not None or recipe.mine.within:
+        _check_ids(recipe, found)
     found[_ENCODER] = {name: checksum_again(path) for name, path in encoder.items()}
     return found
+
+
+def _check_ids(recipe: CorpusRecipe, inputs: Inputs) -> None:
+    """Warn of language pairs without a document id in common, as far as the names of files tell the ids;
+    refused, if that is so in all language pairs."""
+    pairs, apart, ids = recipe.language_pairs(), [], dict[str, list[str] | None]()
+    for code in {*chain(*pairs)}:
+        split = recipe.languages[code].split
+        ids[code] = ids_of_files(list(map(Path, inputs[code])), split) if split else None
+    for pair in pairs:
+        source, target = (ids[code] for code in pair)
+        if source is not None and target is not None and set(source).isdisjoint(target):
+            said = " and ".join(f"`languages.{code}.input`" for code in pair)
+            apart.append(f"{said} have no document id in common, such as {source[0]} and {target[0]}")
+    if len(apart) == len(pairs):
+        raise MexmaError(
+            apart[0],
+            "give files that are translations one name in the folders of both languages, or mine without "
+            "`align` and `mine.within`; `mexma align --find-documents` finds the pairs of documents",
+        )
+    for said in apart:
+        log.warning("%s", said)
 
 
 def _models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:

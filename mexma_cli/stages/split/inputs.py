@@ -249,6 +249,23 @@ def names_of(files: Sequence[Path]) -> list[str]:
     return names
 
 
+def ids_of_files(files: Sequence[Path], settings: SplitSettings) -> list[str] | None:
+    """The ids of the documents in files, those of whole files first; of files in which a line or paragraph is
+    one, the beginning that all have, with a colon. None where only reading the files would tell."""
+    whole, beginnings = [], []
+    for path, name in zip(files, names_of(files), strict=True):
+        kind = settings.format or kind_of(path)
+        if kind == "html" or (kind, settings.document) == ("text", "file"):
+            whole.append(name)
+        elif kind == "text" and len(files) > 1:
+            beginnings.append(f"{name}:")
+        else:
+            return None
+        if ":" in name:
+            return None
+    return whole + beginnings
+
+
 def _without_ending(name: str) -> str:
     """A file's name without the ending of a text or a page."""
     stem, ending = os.path.splitext(name)

@@ -6,6 +6,7 @@ import logging
 import re
 import shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.page import translations
-from mexma_cli.stages.run.plan import Selection
+from mexma_cli.stages.run.plan import Selection, inputs_of
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.stages.run.units import only_worker
@@ -647,6 +648,39 @@ def test_errors_and_notes_name_keys_of_the_recipe(
         done(corpus(tmp_path, tiny_encoder, languages=texts, align={}))
     assert "no document id in common" in caplog.text and "--document-pairs" not in caplog.text
     assert "hint: `mexma align --find-documents` finds" in caplog.text
+
+
+def test_documents_that_share_no_id_are_told_of_before_anything_is_done(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As far as names of files tell the ids."""
+    for name in ("fra/a.html", "fra/b.html", "deu/c.txt", "eng/b.txt", "eng/d.txt.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    whole: dict[str, object] = {"document": "file"}
+
+    def recipe(how: dict[str, object], **keys: object) -> CorpusRecipe:
+        texts = {code: {"input": code, "split": how} for code in ("fra", "deu", "eng")}
+        return corpus(tmp_path, tiny_encoder, languages=texts, **keys)
+
+    said = (
+        "`languages.{}_Latn.input` and `languages.{}_Latn.input` have no document id in common, "
+        "such as {} and {}"
+    )
+    for mode in ({"align": {}}, {"mine": {"within": True}}):
+        wrong = recipe(whole, pairs=[["fra", "deu"]], **mode)
+        for call in (partial(done, wrong), partial(estimate, wrong, Selection(), 1)):
+            with pytest.raises(MexmaError, match=re.escape(said.format("fra", "deu", "a", "c"))) as caught:
+                call()
+            assert "one name" in (caught.value.hint or "")
+        assert not (tmp_path / "run").exists()
+    inputs_of(recipe(whole, align={}))  # English and French have one
+    apart = [one for one in caplog.messages if "no document id in common" in one]
+    assert apart == [said.format("fra", "deu", "a", "c"), said.format("deu", "eng", "c", "b")]
+    caplog.clear()
+    inputs_of(recipe({}, pairs=[["fra", "deu"]], align={}))  # lines are documents, and have numbers
+    inputs_of(recipe(whole))
+    assert "in common" not in caplog.text
 
 
 def test_documents_are_split_and_aligned_or_mined_within(

@@ -10,6 +10,7 @@ import lzma
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -20,7 +21,7 @@ from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split import inputs as reading
 from mexma_cli.stages.split import split as splitting
 from mexma_cli.stages.split.chunk import ChunkWorker
-from mexma_cli.stages.split.inputs import Splitting, find_inputs, names_of
+from mexma_cli.stages.split.inputs import Splitting, find_inputs, ids_of_files, names_of
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
 from mexma_cli.store.journal import GOES_ON
 from tests.processes import forks_of_pools
@@ -614,3 +615,28 @@ def test_utf16_is_read_and_other_encodings_where_they_are_stated(
     (tmp_path / "a.txt").write_bytes("Il est venu d’Orléans, où il pleut.\n".encode("cp1252"))
     run(tmp_path / "a.txt", to=out)
     assert out.read_text("utf-8") == "Il est venu d’Orléans, où il pleut.\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "document", "ids"),
+    [
+        (("x.html", "y.txt", "z.htm.gz"), "file", ["x", "y", "z"]),
+        (("y.txt", "x.html"), "line", ["x", "y:"]),
+        (("y.txt", "z.txt"), "blank", ["y:", "z:"]),
+        (("y.txt",), "line", None),
+        (("x.html", "y.jsonl"), "file", None),
+        (("x.html", "y.tmx"), "file", None),
+        (("x:1.html", "x.txt"), "line", None),
+    ],
+)
+def test_the_names_of_files_tell_ids(
+    names: tuple[str, ...], document: Any, ids: list[str] | None, tmp_path: Path
+) -> None:
+    files, settings = [tmp_path / name for name in names], SplitSettings(document=document)
+    assert ids_of_files(files, settings) == ids
+    if ids is not None:
+        for file in files:
+            text = b"One.\n\nTwo.\n"
+            file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
+        found = find_inputs(list(map(str, files)), "eng_Latn").documents(Splitting("eng_Latn", settings))
+        assert {one.name[: one.name.find(":") + 1] or one.name for one in found} == {*ids}
