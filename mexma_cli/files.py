@@ -441,7 +441,7 @@ def read_manifest(path: Path, model: type[Model], version: int, hint: str | None
         what = "is damaged"
         if key == "format_version" or (sealed and problem["type"] in ("missing", "extra_forbidden")):
             what, hint = "was written by another version of mexma", "use that version, or make all anew"
-        raise MexmaError(f"{path} {what}: `{key}`: {problem['msg']}", hint) from None
+        raise MexmaError(f"{path} {what}: `{key}`: {problem['msg'].removeprefix('Input ')}", hint) from None
 
 
 class Unfinished(Sealed):

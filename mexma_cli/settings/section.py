@@ -199,6 +199,13 @@ def _should_be(wrong: Mapping[str, Any]) -> str:
     return _TYPES.get(wrong["type"], "").format(**ctx) or wrong["msg"].removeprefix("Input ")
 
 
+def first_mistake(error: ValidationError) -> str:
+    """The first of the mistakes in a file: a key, and what is wrong with it."""
+    wrong = error.errors()[0]
+    where = ".".join(map(str, wrong["loc"]))
+    return f"`{where}` is missing" if wrong["type"] == "missing" else f"`{where}`: {in_words(wrong)}"
+
+
 def shown(given: Any) -> str:
     """A value as a message has it."""
     found = " ".join(repr(given).split())

@@ -247,7 +247,13 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     assert f"threshold 0.5, from {file}" in result.stderr
     fails(run(*kept), 1, "no threshold for", "and -k 4 --margin absolute", "there is one for -k 2")
     file.write_text('{"threshold": 1}')
-    fails(run(*kept), 1, "known.json is no file of thresholds")
+    fails(run(*kept), 1, "known.json is no file of thresholds: it has no list of them")
+    for wrong, told in (
+        ({}, "`encoder` is missing"),
+        (known | {"k": "x"}, "`k`: should be a whole number (is 'x')"),
+    ):
+        file.write_text(json.dumps([wrong]))
+        fails(run(*kept), 1, f"known.json is no file of thresholds: {told}\n")
     fails(run(*kept, "--threshold", "1"), 2, "give one of them")
     fails(
         run("mine", *pair, "--threshold", "high"),

@@ -70,9 +70,9 @@ def test_vectors_of_another_encoder_are_said(stores: tuple[Path, Path], tiny_enc
         (["--threshold", "1.06"], "threshold 1.06 is of margins"),
         (["--max-score", "1.25"], "--max-score is for margins"),
         (["--memory", "300M"], "too little"),
-        (["--score", "probability", "--margin", "distance"], "leave out --margin"),
-        (["--score", "probability", "--retrieval", "intersect"], "not with --retrieval"),
-        (["--score", "probability", "--all-candidates"], "not with --retrieval"),
+        (["--score", "probability", "--margin", "distance"], "ratio margins, and not distance ones"),
+        (["--score", "probability", "--retrieval", "intersect"], "not the pairs of retrieval intersect"),
+        (["--score", "probability", "--all-candidates"], "not the pairs of retrieval all"),
     ],
 )
 def test_what_is_for_margins_is_refused(stores: tuple[Path, Path], options: list[str], said: str) -> None:

@@ -97,10 +97,12 @@ def why_margin(
         "margins are asked for": settings.score == "margin",
         "it is for two different texts": one_text,
         "it is not for documents that are paired": within,
-        "it takes each sentence once, so not with --retrieval": settings.retrieval != "max",
+        f"it takes each sentence once, and so not the pairs of retrieval {settings.retrieval}": (
+            settings.retrieval != "max"
+        ),
         f"it was trained with {BUNDLED}, not {encoder}": not (settings.score or settings.classifier)
         and encoder != BUNDLED,
-        "it compares ratio margins: leave out --margin": settings.margin != "ratio",
+        f"it compares ratio margins, and not {settings.margin} ones": settings.margin != "ratio",
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

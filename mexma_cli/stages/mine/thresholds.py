@@ -11,6 +11,7 @@ from mexma_cli import languages
 from mexma_cli.classifier.precision import EstimatedCut
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.settings.section import first_mistake
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.folder import Frozen
@@ -77,12 +78,15 @@ def read_thresholds(path: Path) -> list[StoredThreshold]:
         )
     content = read_json(path)
     try:
-        return [StoredThreshold.model_validate(one) for one in content]
-    except (ValidationError, TypeError) as error:
-        raise MexmaError(
-            f"{path} is no file of thresholds: {error}",
-            "`mexma run` and `mexma tune --save-threshold` write them",
-        ) from None
+        if isinstance(content, list):
+            return [StoredThreshold.model_validate(one) for one in content]
+        wrong = "it has no list of them"
+    except ValidationError as error:
+        wrong = first_mistake(error)
+    raise MexmaError(
+        f"{path} is no file of thresholds: {wrong}",
+        "`mexma run` and `mexma tune --save-threshold` write them",
+    )
 
 
 def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> float:

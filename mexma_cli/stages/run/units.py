@@ -22,7 +22,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
@@ -52,6 +52,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
+from mexma_cli.settings.section import first_mistake
 from mexma_cli.settings.stages import BUNDLED, EncoderChoice
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -496,8 +497,8 @@ def read_unit(todo: Path) -> Unit:
     """The unit that a file describes."""
     try:
         return Unit.model_validate(read_json(todo))
-    except ValueError as error:
-        raise MexmaError(f"{todo} is damaged: {error}") from None
+    except ValidationError as error:
+        raise MexmaError(f"{todo} is damaged: {first_mistake(error)}") from None
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -275,3 +276,14 @@ def test_killed_at_any_moment_a_unit_is_done_by_the_next(
         if survived:
             break
     assert survived and moment > 30
+
+
+def test_a_damaged_description_is_told_of_in_a_line(tmp_path: Path) -> None:
+    todo = tmp_path / "a.todo.json"
+    for content, told in (
+        ('{"name": "a", "work": "mine"}', "`output` is missing"),
+        ('{"name": "a", "work": 3, "output": "x"}', "`work`: should be text, which may need quotes (is 3)"),
+    ):
+        todo.write_text(content)
+        with pytest.raises(MexmaError, match=f"^{re.escape(f'{todo} is damaged: {told}')}$"):
+            read_unit(todo)
