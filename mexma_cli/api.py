@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 if TYPE_CHECKING:
     from mexma_cli.arguments import (
         AlignKeywords,
+        Count,
         EmbedKeywords,
         Encoder,
         IdentifierName,
@@ -50,15 +51,12 @@ def _checked(function: _Function) -> _Function:
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        from mexma_cli.arguments import fitted, name_keywords
-        from mexma_cli.errors import MexmaError
+        from mexma_cli.arguments import fitted, types_of
+        from mexma_cli.settings.section import naming_keywords
 
         given, named = fitted(function, given, named)
-        try:
+        with naming_keywords(types_of(function)):
             return function(*given, **named)
-        except MexmaError as error:
-            name_keywords(error, function)
-            raise
 
     return cast(_Function, call)
 
@@ -71,7 +69,7 @@ def split(
     lang: str,
     rejects: Name | None = None,
     encoding: str | None = None,
-    workers: int = 1,
+    workers: Count = 1,
     on_progress: Progress | None = None,
     **settings: Unpack[SplitKeywords],
 ) -> SplitReport:
@@ -149,9 +147,12 @@ def langid(
     if model is None:
         raise MexmaError("lid `none` tells no languages", "name another, or a lid_model")
     left = iter(lines)
-    while batch := list(islice(left, 1 << 12)):
-        for line, guess in zip(batch, model.identify(batch), strict=True):
-            yield flores(guess, line), guess.probability
+    batches = iter(lambda: list(islice(left, 1 << 12)), [])
+    return (
+        (flores(guess, line), guess.probability)
+        for batch in batches
+        for line, guess in zip(batch, model.identify(batch), strict=True)
+    )
 
 
 @_checked
@@ -204,7 +205,7 @@ def embed(
 
 
 @_checked
-def knn(source: Vectors, target: Vectors, k: int = 4) -> Neighbours:
+def knn(source: Vectors, target: Vectors, k: Count = 4) -> Neighbours:
     """Find the k nearest rows of the other side by cosine, for every row of both sides, exactly.
 
     Rows of equal sentences all have neighbours; `mine` counts them as one.
@@ -448,7 +449,7 @@ def search(
     *,
     query: str | None = None,
     queries: Text | None = None,
-    top: int | None = None,
+    top: Count | None = None,
     docs: Name | None = None,
     encoder: Encoder | None = None,
     **settings: Unpack[ScoreKeywords],
@@ -482,8 +483,6 @@ def search(
     from mexma_cli.stages import search as stage
     from mexma_cli.stages.embed.inputs import open_inputs, open_store
 
-    if top is not None and top < 1:
-        raise ValueError(f"top={top}: at least 1")
     if (query is None) == (queries is None) or (query is not None and settings):
         raise TypeError("one of query and queries is wanted, and settings with queries alone")
     ids = None if docs is None else Path(docs)
@@ -550,7 +549,7 @@ def filter(
     exclude: Name | Sequence[Name] = (),
     format: str | None = None,
     rejects: Name | None = None,
-    workers: int = 1,
+    workers: Count = 1,
     on_progress: Callable[[int], object] | None = None,
     **settings: Unpack[RuleKeywords],
 ) -> Filtered:
@@ -582,7 +581,7 @@ def filter(
     >>> found.kept, found.dropped
     (1, {'numbers': 1})
     """
-    from mexma_cli.formats.bitext import format_of, outputs_of
+    from mexma_cli.formats.bitext import named_format, outputs_of
     from mexma_cli.formats.tmx import as_codes
     from mexma_cli.settings.stages import RuleSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
@@ -600,7 +599,7 @@ def filter(
         Path(rejects) if rejects else None,
         workers=workers,
     )
-    files = [*outputs_of(made, format or format_of(made), as_codes(languages)), job.rejects]
+    files = [*outputs_of(made, named_format(made, format).name, as_codes(languages)), job.rejects]
     refuse_overwriting([path for path in files if path], [*job.inputs, *job.exclude])
     return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
 
@@ -610,7 +609,7 @@ def run(
     recipe: Name,
     overrides: Sequence[str] = (),
     *,
-    jobs: int = 1,
+    jobs: Count = 1,
     only: str | None = None,
     pairs: str | Sequence[str | tuple[str, str]] = (),
 ) -> list[Path]:

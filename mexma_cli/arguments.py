@@ -8,7 +8,7 @@ from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, Unpack, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Unpack, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,12 +23,13 @@ from mexma_cli.settings.keywords import (
     ScoreKeywords,
     SplitKeywords,
 )
-from mexma_cli.settings.section import IN_PYTHON, alternatives_of, change_options, choices_of, shown
+from mexma_cli.settings.section import alternatives_of, choices_of, shown
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.store.embeddings import EmbeddingStore
 
 __all__ = [
     "AlignKeywords",
+    "Count",
     "EmbedKeywords",
     "Encoder",
     "IdentifierName",
@@ -49,6 +50,7 @@ Text = Name | EmbeddingStore
 Encoder = Name | SentenceEncoder
 """A name, a folder, or a loaded encoder."""
 Vectors = np.ndarray | EmbeddingStore
+Count = Annotated[int, "1 or more"]
 Progress = Callable[[int, int], None]
 """Called with what is done, and how much there is in all."""
 
@@ -59,7 +61,7 @@ def fitted(
     """The arguments of a call, as the types of the function's parameters and settings want them: numbers of
     NumPy as Python's. Refused: one of another type, and a choice that there is not. Names that the function
     does not have are left to it."""
-    types = _types(function)
+    types = types_of(function)
     first = [_fitted(value, types[name], f"`{name}`") for name, value in zip(types, given, strict=False)]
     rest = {
         name: _fitted(value, types[name], f"`{name}`") if name in types else value
@@ -68,25 +70,8 @@ def fitted(
     return (*first, *given[len(first) :]), rest
 
 
-def name_keywords(error: MexmaError, function: Callable[..., Any]) -> None:
-    """Name a function's keywords in an error, in place of the options of the command of its name."""
-    types = _types(function)
-
-    def known(option: str) -> tuple[str, Any] | None:
-        name = option if option in types else IN_PYTHON.get(option, "")
-        return (name, types[name]) if name in types else None
-
-    def given(name: str, value: str, kinds: Sequence[Any]) -> str:
-        number = re.fullmatch("[0-9.]+|True", value)
-        several = Sequence in map(get_origin, kinds)
-        return f"{name}={value if number else [value] if several else repr(value)}"
-
-    message, hint = (change_options(said, known, given) for said in (error.message, error.hint or ""))
-    error.reword(message, hint or None)
-
-
 @cache
-def _types(function: Callable[..., Any]) -> dict[str, Any]:
+def types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The parameters' types in their order, and behind them those of the settings."""
     found = {}
     for name, written in function.__annotations__.items():
@@ -117,6 +102,8 @@ def _is(value: Any, type_: Any) -> bool:
     kind, parts = get_origin(type_) or type_, get_args(type_)
     if kind is Literal:
         return isinstance(value, str) and value in parts
+    if kind is Annotated:
+        return _is(value, parts[0]) and value >= 1
     if kind is Callable:
         return callable(value)
     if kind is tuple:
@@ -131,6 +118,8 @@ def _is(value: Any, type_: Any) -> bool:
 def _taken(value: Any, type_: Any, place: str) -> Any:
     """A value of a type, and what is in it."""
     kind = get_origin(type_)
+    if kind is Annotated:
+        return _taken(value, get_args(type_)[0], place)
     if kind in (tuple, Sequence, Iterable):
         parts = get_args(type_)
         items = (
@@ -163,6 +152,8 @@ def _in_words(type_: Any) -> str:
         kind, parts = get_origin(one) or one, get_args(one)
         if kind is Literal:
             found += map(repr, parts)
+        elif kind is Annotated:
+            found.append(f"{_in_words(parts[0])} of {parts[1]}")
         elif kind in (tuple, Sequence, Iterable):
             each = _in_words(parts[0])
             several = re.sub(r"\ban? (\w+)|\btext\b", lambda word: f"{word[1] or word[0]}s", each)

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import mexma_cli
-from mexma_cli.arguments import name_keywords
+from mexma_cli.arguments import types_of
 from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.main import cli
 from mexma_cli.settings import keywords
-from mexma_cli.settings.section import Section
+from mexma_cli.settings.section import Section, naming_keywords
 from mexma_cli.settings.stages import (
     AlignSettings,
     EmbedSettings,
@@ -213,8 +213,6 @@ def test_a_single_name_in_place_of_several(aligned: Path) -> None:
     source, target = aligned / "spa.txt", aligned / "eng.txt"
     with pytest.raises(mexma_cli.MexmaError, match=r"nope\.tsv"):
         mexma_cli.filter((source, target), aligned / "kept.tsv", exclude="nope.tsv")
-    with pytest.raises(ValueError, match="top=0: at least 1"):
-        mexma_cli.search(target, query="Hello.", top=0)
     with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is more than 1; did you mean 0\.95"):
         mexma_cli.tune(source, target, precision=95)
 
@@ -268,7 +266,20 @@ def test_values_that_people_write_are_taken_or_explained() -> None:
             "split",
             ["a", "b"],
             {"lang": "fra", "workers": "2"},
-            "`workers`: should be a whole number (is '2')",
+            "`workers`: should be a whole number of 1 or more (is '2')",
+        ),
+        (
+            "filter",
+            ["a", "b"],
+            {"workers": 0},
+            "`workers`: should be a whole number of 1 or more (is 0)",
+        ),
+        ("run", ["a"], {"jobs": -1}, "`jobs`: should be a whole number of 1 or more (is -1)"),
+        (
+            "search",
+            ["a"],
+            {"query": "b", "top": 0},
+            "`top`: should be a whole number of 1 or more or None (is 0)",
         ),
         ("split", [["a", None], "b"], {"lang": "fra"}, "`inputs`, item 2: should be a path (is None)"),
         ("split", [{}, "b"], {"lang": "fra"}, "`inputs`: should be a path or a list of paths (is {})"),
@@ -357,8 +368,10 @@ def test_arguments_of_another_type_are_refused(
     ],
 )
 def test_errors_name_keywords(name: str, said: str, named: str) -> None:
-    error = mexma_cli.MexmaError(said, said)
-    name_keywords(error, getattr(mexma_cli, name).__wrapped__)
+    types = types_of(getattr(mexma_cli, name).__wrapped__)
+    with pytest.raises(mexma_cli.MexmaError) as caught, naming_keywords(types):
+        raise mexma_cli.MexmaError(said, said)
+    error = caught.value
     assert (error.message, error.hint, str(error)) == (named, named, f"{named}\nhint: {named}")
 
 
@@ -366,6 +379,31 @@ def test_an_error_of_a_call_names_keywords(folder: Path) -> None:
     store = folder / "spa.emb"
     with pytest.raises(mexma_cli.MexmaError, match=r"^score='probability' does not go with this"):
         mexma_cli.mine(store, store, score="probability")
+    with pytest.raises(mexma_cli.MexmaError, match="hint: `lid_model` names a fastText model"):
+        list(mexma_cli.langid(["Hola."], lid_model="nosuch.bin"))
+
+
+def test_errors_of_writing_name_keywords(folder: Path, tmp_path: Path) -> None:
+    store, text = folder / "spa.emb", folder / "examples/spa-eng/eng.txt"
+    mined, aligned = mexma_cli.mine(store, text, top=2), mexma_cli.align(store, text)
+    for found in (mined, aligned):
+        with pytest.raises(mexma_cli.MexmaError, match="hint: `languages` state them, here or in `mexma emb"):
+            found.write(tmp_path / "pairs.tmx")
+        with pytest.raises(mexma_cli.MexmaError, match="or format='moses'"):
+            found.write(tmp_path / "pairs.po")
+    with pytest.raises(mexma_cli.MexmaError, match="no format 'documents'"):
+        mined.write(tmp_path / "pairs.txt", format="documents")
+    with pytest.raises(mexma_cli.MexmaError, match=r"not written as \.documents"):
+        mined.write(tmp_path / "pairs.documents")
+    assert not list(tmp_path.iterdir())
+
+
+def test_outputs_of_filter_are_checked(aligned: Path) -> None:
+    source, target, kept = aligned / "spa.txt", aligned / "eng.txt", aligned / "kept.tsv"
+    with pytest.raises(mexma_cli.MexmaError, match=r"no format 'tsw'\nhint: did you mean tsv\?"):
+        mexma_cli.filter((source, target), kept, format="tsw")
+    with pytest.raises(mexma_cli.MexmaError, match=r"kept\.tsv is two of the outputs"):
+        mexma_cli.filter((source, target), kept, rejects=kept)
 
 
 def test_numbers_of_numpy_and_any_lines_are_taken(folder: Path) -> None:

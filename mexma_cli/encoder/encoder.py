@@ -445,7 +445,7 @@ class SentenceEncoder:
         if self.takes_language and self.language is None:
             raise MexmaError(
                 f"{self.name!r} has to know the language of the text, and is not told it here",
-                "embed the text first: mexma embed --lang CODE",
+                "embed the text first: `mexma embed --lang CODE`",
             )
         try:
             return self.fast_tokenizer.encode([self.prefix + sentence for sentence in sentences])

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 LANGUAGES_STATED_BY = "--source-lang and --target-lang"
 """The options of commands that take a file of pairs in any format."""
+WRITING = {"languages": tuple[str, str], "format": str}
+"""Keywords of Python that say how pairs are written, with their types."""
 DEFAULT = "tsv"
 """The format where nothing says another one."""
 
@@ -412,14 +414,17 @@ def outputs_of(
 
 
 def write_pairs(
-    output: Path, name: str | None, pairs: Iterable[Any], languages: tuple[str, str], with_ids: bool = False
+    output: Path,
+    kind: BitextFormat,
+    pairs: Iterable[Any],
+    languages: tuple[str, str],
+    with_ids: bool = False,
 ) -> int:
     """Write pairs, or pairs of documents for a format of whole documents, to the files of an output, which
-    get their names when they are whole; the format is by the output's name where `name` is None. Returns the
-    number of sentences that had to be changed to fit the format."""
+    get their names when they are whole. Returns the number of sentences that had to be changed to fit the
+    format."""
     from mexma_cli.text.writing import prepare_output, write_chunks
 
-    kind = named_format(output, name)
     files = outputs_of(output, kind.name, languages)
     prepare_output(output)
     return write_chunks(files, kind.write(pairs, languages, with_ids))
@@ -438,10 +443,10 @@ def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Itera
     return chain(first, pairs)
 
 
-def named_format(output: Path, name: str | None) -> BitextFormat:
+def named_format(output: Path, name: str | None, alignments: bool = False) -> BitextFormat:
     """The format of this name; None: the one that the output's name says. One that is not there, or not
-    written, is refused."""
-    every = formats(alignments=True)
+    written, is refused; with `alignments`, those of alignments alone are there, too."""
+    every = formats(alignments)
     if name is not None and name not in every:
         raise MexmaError(f"no format {name!r}", choice(name, every, "formats"))
     return every[name or format_of(output, list(every))]

@@ -256,6 +256,28 @@ def change_options(
     return _OPTION.sub(named, said)
 
 
+@contextmanager
+def naming_keywords(types: Mapping[str, Any]) -> Iterator[None]:
+    """Errors that come out of here name keywords of Python, which have these types, in place of the options
+    of commands."""
+
+    def known(option: str) -> tuple[str, Any] | None:
+        name = option if option in types else IN_PYTHON.get(option, "")
+        return (name, types[name]) if name in types else None
+
+    def given(name: str, value: str, kinds: Sequence[Any]) -> str:
+        number = re.fullmatch("[0-9.]+|True", value)
+        several = Sequence in map(get_origin, kinds)
+        return f"{name}={value if number else [value] if several else repr(value)}"
+
+    try:
+        yield
+    except MexmaError as error:
+        message, hint = (change_options(said, known, given) for said in (error.message, error.hint or ""))
+        error.reword(message, hint or None)
+        raise
+
+
 def with_keys(said: str, sections: Mapping[str, type[Section]]) -> str:
     """A message with keys of a recipe in place of the options of commands; `sections` are the places where
     these keys stand, with their models."""

@@ -243,7 +243,7 @@ def test_whole_documents_are_filtered_as_pairs(tmp_path: Path) -> None:
     beads = [(range(1), range(1))]
     document = DocumentPair(("a", "b"), None, 0.5, ([FINE[0]], [FINE[1]]), ([1], [1]), beads, [0.75])
     path = tmp_path / "whole.jsonl"
-    write_pairs(path, "documents", [document], ("fra_Latn", "eng_Latn"))
+    write_pairs(path, formats(alignments=True)["documents"], [document], ("fra_Latn", "eng_Latn"))
     fails(
         filtered(path, "-o", tmp_path / "kept.jsonl"), 1, "whole.jsonl has whole documents", "--min-aligned"
     )

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from mexma_cli import files
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.formats.bitext import MinedPair, write_pairs
+from mexma_cli.formats.bitext import MinedPair, named_format, write_pairs
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.store.layout import Source
@@ -291,7 +291,7 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.parquet", "a.tmx"])
 def test_a_file_of_pairs(name: str, tmp_path: Path) -> None:
     pairs = [MinedPair(0.5, "un", "one"), MinedPair(0.25, "deux", "two")]
-    write_pairs(tmp_path / name, None, pairs, ("fra_Latn", "eng_Latn"))
+    write_pairs(tmp_path / name, named_format(tmp_path / name, None), pairs, ("fra_Latn", "eng_Latn"))
     said = [" ".join(row.split()) for row in ok(info(tmp_path / name)).stdout.splitlines()]
     assert said[0].endswith(f"{name}: sentence pairs") and "pairs 2" in said
     assert "columns score source target" in said

@@ -394,10 +394,10 @@ ALIGNED = AlignedPair(0.5, "a\tb c", "d", "news\t1", "n1", (3, 4), (2,))
 @pytest.mark.parametrize("with_ids", [False, True])
 def test_csv_comes_back_whatever_is_in_it(with_ids: bool, tmp_path: Path) -> None:
     pairs = [PAIR, PAIR._replace(source='a, "b"\rc', target="d\te", score=0.1)]
-    write_pairs(tmp_path / "a.csv.gz", None, iter(pairs), LANGUAGES, with_ids)
+    write_pairs(tmp_path / "a.csv.gz", formats()["csv"], iter(pairs), LANGUAGES, with_ids)
     back = [pair[:3] for pair in open_pairs(tmp_path / "a.csv.gz").pairs]
     assert back == [pair[:3] for pair in pairs]
-    write_pairs(tmp_path / "b.csv", None, [PlainPair("=1;2", "x")], LANGUAGES)
+    write_pairs(tmp_path / "b.csv", formats()["csv"], [PlainPair("=1;2", "x")], LANGUAGES)
     assert (tmp_path / "b.csv").read_text() == "source,target\n=1;2,x\n"
 
 

@@ -19,10 +19,11 @@ from mexma_cli.align.align import Side, align
 from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, named_format, write_pairs
+from mexma_cli.formats.bitext import WRITING, AlignedPair, BitextFormat, named_format, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
+from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents, unpaired
@@ -203,8 +204,10 @@ class Aligned:
         Raises:
             MexmaError: The format needs languages that are not stated, or the file cannot be written.
         """
-        kind = named_format(Path(output), format)
-        return write_pairs(Path(output), kind.name, self.written(kind), self.languages, with_ids)
+        path = Path(output)
+        with naming_keywords(WRITING):
+            kind = named_format(path, format, alignments=True)
+            return write_pairs(path, kind, self.written(kind), self.languages, with_ids)
 
     @cached_property
     def _enough(self) -> np.ndarray:

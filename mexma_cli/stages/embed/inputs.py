@@ -156,10 +156,13 @@ def is_text_of(store: EmbeddingStore, path: Path) -> bool:
 
 
 def overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> str | None:
-    """Which output would be written over an input, over the text of a store, or into a folder; None: none."""
-    inputs = list(inputs)
+    """Which output would be written over another one, an input or the text of a store, or into a folder;
+    None: none."""
+    outputs, inputs = [path for path in outputs if str(path) != "-"], list(inputs)
     read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
-    for path in (path for path in outputs if str(path) != "-"):
+    for place, path in enumerate(outputs):
+        if resolved(path) in map(resolved, outputs[:place]):
+            return f"{path} is two of the outputs"
         if any(resolved(path).is_relative_to(resolved(store)) for store in stores):
             return f"{path} lies in an input"
         if not path.is_file():

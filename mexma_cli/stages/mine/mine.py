@@ -15,10 +15,11 @@ import numpy as np
 
 from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair, write_pairs
+from mexma_cli.formats.bitext import WRITING, MinedPair, named_format, write_pairs
 from mexma_cli.mining.candidates import Candidates, spooled
 from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
+from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
@@ -117,7 +118,9 @@ class Mined:
         Raises:
             MexmaError: The format needs languages that are not stated, or the file cannot be written.
         """
-        return write_pairs(Path(output), format, self, self.languages, self.with_ids)
+        path = Path(output)
+        with naming_keywords(WRITING):
+            return write_pairs(path, named_format(path, format), self, self.languages, self.with_ids)
 
 
 def mine(

@@ -19,7 +19,7 @@ import numpy as np
 from mexma_cli.classifier.precision import Translations
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
-from mexma_cli.formats.bitext import AlignedPair, MinedPair, open_pairs, outputs_of, write_pairs
+from mexma_cli.formats.bitext import AlignedPair, MinedPair, formats, open_pairs, outputs_of, write_pairs
 from mexma_cli.knn.tiled import Span
 from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining, RunSplitting
 from mexma_cli.settings.section import Section, naming_keys, with_keys
@@ -460,7 +460,9 @@ def keep(task: Task) -> dict[str, Any]:
             translations = _translations(np.fromiter(scores, np.float32))
         for name, kind in settings["files"].items():
             again = open_pairs(kept, languages=task.languages).pairs
-            changed += write_pairs(task.output / name, kind, again, task.languages, settings["with_ids"])
+            changed += write_pairs(
+                task.output / name, formats()[kind], again, task.languages, settings["with_ids"]
+            )
     notes = []
     if found.read >= FEWEST and found.kept < found.read / 2:
         rule, count = max(found.dropped.items(), key=itemgetter(1))
