@@ -286,7 +286,8 @@ class Aligned:
             yield from [found] if self.settings.chunks is None else found.pieces(self.settings.chunks)
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """The scores of all `pairs`, best first, float32 [n], and their places in `records`, int64 [n]."""
+        """The scores of all alignments that are iterated over, best first, float32 [n], and their places in
+        `records`, int64 [n]."""
         places = self._written()
         scores = self.records["score"][places]
         order = np.argsort(-scores, kind="stable")

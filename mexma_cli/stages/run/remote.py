@@ -34,6 +34,7 @@ from mexma_cli.files import (
     partial,
     read_json,
     stays_inside,
+    whole_file,
     workplace,
     write_json_atomic,
 )
@@ -58,7 +59,7 @@ of the last access with SFTP, and never changes with HTTP."""
 
 _NAMES = re.compile(rf"{BITEXT}/[^/]+/[^/]+|{re.escape(PAGE)}|{re.escape(FILE)}", re.DOTALL)
 """The names of all files that runs send."""
-_IN_WORK = f"{MANIFEST}.partial"
+_IN_WORK = "in-work.json"
 
 
 def is_remote(path: str) -> bool:
@@ -255,9 +256,7 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
         after = {name: before[name] for name in before.keys() & there - gone} | sums
         if new or gone:
             _make_folder(system, place)
-            with system.open(f"{place}/{_IN_WORK}", "wb") as file:
-                file.write(_manifest(ours))
-            _settle(system, place, _IN_WORK)
+            _write(system, f"{place}/{_IN_WORK}", ours)
             with system.transaction:
                 try:
                     for name in sorted(new):
@@ -272,17 +271,16 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
                 with system.open(f"{place}/{name}", "rb") as file:
                     if (found := _copied_bytes(file)) != sums[name]:
                         ours[name].append(found)
-                        system.pipe_file(f"{place}/{_IN_WORK}", _manifest(ours))
+                        _write(system, f"{place}/{_IN_WORK}", ours)
                         raise MexmaError(
                             f"{url}/{name} is not what was sent there", "run the same command again"
                         )
         if before != after:
-            system.pipe_file(f"{place}/{MANIFEST}", _manifest(after))
-            _settle(system, place, MANIFEST)
+            _write(system, f"{place}/{MANIFEST}", after)
         for name in sorted(gone):
             system.rm_file(f"{place}/{name}")
         if left := {name: ours[name] for name in begun.keys() & there - new - gone}:
-            system.pipe_file(f"{place}/{_IN_WORK}", _manifest(left))
+            _write(system, f"{place}/{_IN_WORK}", left)
         elif new or gone or begun:
             system.rm_file(f"{place}/{_IN_WORK}")
 
@@ -350,8 +348,15 @@ def _not_sent(url: str) -> MexmaError:
     )
 
 
-def _manifest(sums: Mapping[str, Any]) -> bytes:
-    return (json.dumps({"kind": "corpus", "files": sums}, indent=1, sort_keys=True) + "\n").encode()
+def _write(system: Any, manifest: str, files: Mapping[str, Any]) -> None:
+    """Write a manifest, whole or not at all."""
+    text = (json.dumps({"kind": "corpus", "files": files}, indent=1, sort_keys=True) + "\n").encode()
+    if _is_local(system):
+        with whole_file(Path(manifest)) as file:
+            file.write(text)
+    else:
+        with system.transaction:
+            system.pipe_file(manifest, text)
 
 
 def _sent(

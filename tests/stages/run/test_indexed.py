@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import remove
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.stages.knn import shards
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
-from mexma_cli.stages.run.units import RunFolder
+from mexma_cli.stages.run.units import RunFolder, read_unit
+from mexma_cli.stages.run.work import WORK, Task
 from tests.command import ok, run
-from tests.corpora import InThisProcess, corpus
+from tests.corpora import LINES, InThisProcess, corpus
+from tests.stores import make_store
 
 PAIR = "fra_Latn-eng_Latn"
 INDEX = {"index": "IVF24,Flat", "recall": 0.5}
@@ -68,3 +74,24 @@ def test_an_index_without_lists_is_refused(tmp_path: Path, tiny_encoder: Path) -
     recipe = indexed(tmp_path, tiny_encoder, 10, index="HNSW32,SQ8")
     with pytest.raises(MexmaError, match=r"^`mine.index`: 'HNSW32,SQ8' is neither exact nor auto"):
         done(recipe)
+
+
+@pytest.mark.parametrize("code", ["fra_Latn", "eng_Latn"])
+def test_a_store_that_is_made_anew_while_its_index_is_searched_is_refused(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    recipe = indexed(tmp_path, tiny_encoder, tile=10)
+    done(recipe)
+    folder, write = RunFolder(Path(recipe.run)), shards.write_found
+    search = Task(folder, read_unit(folder.todo(f"{PAIR}/found/source-00000")), tmp_path / "found")
+    WORK["search_index"](search)
+
+    def anew(*of: Any) -> None:
+        write(*of)
+        store = folder.path / code / f"{code}.emb"
+        remove(store)
+        make_store(store, ["other"] * LINES, np.ones((LINES, 8), np.float32))
+
+    monkeypatch.setattr(shards, "write_found", anew)
+    with pytest.raises(MexmaError, match=rf"{code}\.emb was made anew while it was read"):
+        WORK["search_index"](search)

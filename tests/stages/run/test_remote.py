@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -307,6 +308,29 @@ def test_a_file_of_the_users_in_the_place_of_one_that_was_sent_stays(
     assert sorted(below(memory, "/found/")) == [PAIRS, "manifest.json", "report.html"]
 
 
+@pytest.mark.parametrize("manifest", ["in-work.json", "manifest.json"])
+def test_a_manifest_that_could_not_be_written_whole_leaves_the_one_before(
+    tmp_path: Path, manifest: str
+) -> None:
+    """As on a full disk. Cut, it would be refused, as something else's."""
+    there = tmp_path / "there"
+    send(made(tmp_path, one="one", more="more", page="page"), there.as_uri())
+    wanted = made(tmp_path, one="other", more="more", page="page")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (there / "manifest.json").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20 if manifest == "in-work.json" else size - 30, hard))
+    try:
+        with pytest.raises(MexmaError, match="File too large"):
+            send(wanted, there.as_uri())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (there / PAIRS).read_text() == ("one" if manifest == "in-work.json" else "other")
+    send(wanted, there.as_uri())
+    files = [path.relative_to(there).as_posix() for path in there.rglob("*") if path.is_file()]
+    assert sorted(files) == [PAIRS, MORE, "manifest.json", "report.html"]
+    assert (there / PAIRS).read_text() == "other"
+
+
 def test_what_a_kill_left_is_known_after_a_second_kill(
     memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +346,7 @@ def test_what_a_kill_left_is_known_after_a_second_kill(
         assert memory.cat_file(f"/found/{PAIRS}") == one.encode()
         memory.pipe_file(f"/found/{MORE}", b"mor")
     send(made(tmp_path, page="fourth"), "memory://found", whole=False)
-    listed = json.loads(memory.cat_file("/found/manifest.json.partial"))["files"]
+    listed = json.loads(memory.cat_file("/found/in-work.json"))["files"]
     assert listed.keys() == {PAIRS, MORE}
     send(made(tmp_path, one="fourth", more="more and more", page="fourth"), "memory://found")
     assert sorted(below(memory, "/found/")) == [PAIRS, MORE, "manifest.json", "report.html"]
@@ -356,7 +380,7 @@ def test_names_in_a_manifest_lead_nowhere_else(
     for own in ("victim.txt", "found/own.txt", "found/bitext/a-b/x"):
         system.makedirs(f"{root}/{own}".rpartition("/")[0], exist_ok=True)
         system.pipe_file(f"{root}/{own}", b"own")
-    for manifest in ("manifest.json", "manifest.json.partial"):
+    for manifest in ("manifest.json", "in-work.json"):
         listed = json.dumps({"kind": "corpus", "files": {name: "0"}}).encode()
         system.pipe_file(f"{root}/found/{manifest}", listed)
         before = below(system, f"{root}/")
@@ -460,6 +484,6 @@ def test_what_is_sent_to_a_local_disk_outlives_a_power_cut(
     monkeypatch.setattr(os, "fsync", noting)
     name = f"{remote.BITEXT}/a/b.tsv"
     send({name: (made, checksum_file(made))}, f"file://{tmp_path}/far/away")
-    file, manifest = f"far/away/{name}", "far/away/manifest.json"
+    file, manifest = f"far/away/{name}", "far/away/manifest.json.partial/manifest.json"
     assert {".", "far", "far/away", f"far/away/{remote.BITEXT}", str(Path(file).parent), file} <= set(synced)
     assert synced.index(file) < synced.index(manifest) and synced[-1] == "far/away"
