@@ -30,7 +30,7 @@ from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.costs import calibrate, known_costs
-from mexma_cli.stages.run.indexed import HITS, PROBES, lists_of
+from mexma_cli.stages.run.indexed import PROBES, lists_of
 from mexma_cli.stages.run.plan import (
     Cut,
     Inputs,
@@ -298,15 +298,17 @@ def _together(parts: Iterable[Mapping[str, int]]) -> int:
 
 def _index_memory(recipe: CorpusRecipe, rows: int, dim: int) -> int:
     """Bytes that a unit takes at most of those that train an index over so many rows and search in it."""
+    from mexma_cli.knn.effort import fewest_hits
     from mexma_cli.knn.faiss_index import SLACK, training_rows
     from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, row_bytes
 
     tile, centres = min(recipe.units.tile, rows), lists_of(recipe.mine.index, rows)[0]
+    hits = fewest_hits(recipe.mine.k)
     training = 12 * dim * min(rows, training_rows(centres)) + 2 * KEY_BYTES * rows
     shard = 4 * dim * centres + round(SLACK * index_bytes(rows, dim, recipe.mine.index) * tile / rows)
-    lists = 6 * KEY_BYTES * recipe.mine.k * tile
-    chunk = min(CHUNK, tile * row_bytes(2 * dim, HITS, PROBES)) + BLOCK_BYTES
-    searching = chunk + KEY_BYTES * (HITS * tile + rows) + max(shard, lists)
+    lists = 9 * KEY_BYTES * recipe.mine.k * tile
+    chunk = min(CHUNK, tile * row_bytes(2 * dim, hits, PROBES)) + BLOCK_BYTES
+    searching = chunk + KEY_BYTES * (hits * tile + rows) + max(shard, lists)
     return max(training, searching)
 
 

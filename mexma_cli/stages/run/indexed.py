@@ -11,9 +11,9 @@ from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.run.units import Kind, Unit, one
 
 SIDES = ("source", "target")
-PROBES, HITS = 16, 64
-"""Lists that are looked at, and answers that get an exact cosine, for each row, as far as forecasts know: how
-many its recall needs, a run finds out."""
+PROBES = 16
+"""Lists that are looked at for each row, as far as forecasts know: how many its recall needs, a run finds
+out."""
 _SCORED = 6  # times as long as a product of a search in lists takes an exact cosine
 _GRAPH = 4096  # lists with which a row could be compared while a graph finds the nearest
 
@@ -70,6 +70,7 @@ def index_kinds(recipe: CorpusRecipe, code: str, rows: int) -> list[Kind]:
 
 def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], k: int) -> list[Kind]:
     """The kinds of units that search with the indexes of both languages, after one that finds the effort."""
+    from mexma_cli.knn.effort import fewest_hits
     from mexma_cli.knn.index_search import MEASURED_ON, TUNED_ON
 
     name = "-".join(pair)
@@ -109,7 +110,7 @@ def search_kinds(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, i
     kinds = [Kind(f"{name}/effort", "effort", effort, (), sum(rows), (TUNED_ON + MEASURED_ON) * sum(rows))]
     for side, (own, indexed) in enumerate((rows, rows[::-1])):
         lists, compared = lists_of(recipe.mine.index, indexed)
-        cells = own * (compared + min(1.0, PROBES / lists) * indexed + _SCORED * HITS)
+        cells = own * (compared + min(1.0, PROBES / lists) * indexed + _SCORED * fewest_hits(k))
         grid, work, looked_up = (len(spans[side]),), partial(search, side), own * len(spans[1 - side])
         kinds.append(Kind(f"{name}/found/{SIDES[side]}", "search_index", work, grid, looked_up, cells))
     return kinds

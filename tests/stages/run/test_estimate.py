@@ -4,21 +4,30 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mexma_cli.classifier.model import bytes_for
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import shipped_folder
+from mexma_cli.knn import faiss_index
+from mexma_cli.knn.effort import fewest_hits
+from mexma_cli.knn.faiss_index import PartitionedIndex
+from mexma_cli.knn.index_search import Direction, search_span
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.tiled import Span
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.run import costs
-from mexma_cli.stages.run.estimate import _measured, _memory, _Text, _together, estimate
+from mexma_cli.stages.run.estimate import _index_memory, _measured, _memory, _Text, _together, estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import LINES, InThisProcess, corpus
+from tests.knn.test_tiled import Rows
 
 
 def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
@@ -31,6 +40,27 @@ def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
         assert counted[what] == listed[what]
     exact = estimate(corpus(tmp_path, tiny_encoder), Selection(), jobs=1)
     assert listed["disk"] > exact["disk"] and listed["network"] > exact["network"]
+
+
+@pytest.mark.parametrize("k", [4, 64])
+def test_a_search_with_an_index_takes_no_more_memory_than_is_forecast(
+    tmp_path: Path, tiny_encoder: Path, k: int
+) -> None:
+    """Of arrays, with as few answers as k neighbours need."""
+    rows, dim, index = 20_000, 8, "IVF16,Flat"
+    recipe = corpus(tmp_path, tiny_encoder, mine={"index": index, "k": k}, units={"tile": rows})
+    vectors = np.random.default_rng(0).standard_normal((2, rows, dim), np.float32)
+    x, y = (Side(Rows(one), np.ones(rows, bool)) for one in vectors)
+    trained = faiss_index.train(y, index)
+    found = PartitionedIndex(index, trained)
+    found.held.append((0, faiss_index.fill(trained, y, 0, rows)))
+    tracemalloc.start()
+    for lists in search_span(Direction(x, y, found), Span(0, rows), fewest_hits(k), k, [Span(0, rows)]):
+        assert lists.shape == (rows, k)
+        del lists
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < _index_memory(recipe, rows, dim) < 3 * taken
 
 
 def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_encoder: Path) -> None:
