@@ -110,6 +110,7 @@ class FilterJob:
         report: A file for the counts, as JSON.
         workers: Processes that try the rules; the bytes are the same with any number. More than one needs a
             script that can be imported (``if __name__ == ...``).
+        may_be_empty: Whether an input without pairs is no error.
     """
 
     inputs: tuple[Path, ...]
@@ -121,6 +122,7 @@ class FilterJob:
     rejects: Path | None = None
     report: Path | None = None
     workers: int = 1
+    may_be_empty: bool = False
 
     @cached_property
     def limits(self) -> dict[str, float]:
@@ -254,7 +256,7 @@ def _judged(
             yield Judged(records, sources, targets, codes)
             done += len(records)
             on_progress(done)
-    if not done:
+    if not done and not job.may_be_empty:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
         raise MexmaError(
             "there are no pairs in the input",

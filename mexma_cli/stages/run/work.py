@@ -451,6 +451,7 @@ def keep(task: Task) -> dict[str, Any]:
             how.but(lid_model=task.model),
             output=kept,
             rejects=task.output / REJECTS if how.rejects else None,
+            may_be_empty=True,
         )
         found, _ = filter_files(job)
         changed, translations = 0, None

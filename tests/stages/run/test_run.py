@@ -563,6 +563,22 @@ def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe)
     assert not translations(finished, facts[1:3])
 
 
+@pytest.mark.parametrize("mode", [{"mine": {"threshold": 9.0}}, {"align": {"threshold": 0.9999}}])
+def test_a_language_pair_without_pairs_is_done_with_rules_too(
+    tmp_path: Path, tiny_encoder: Path, mode: dict[str, object]
+) -> None:
+    texts: dict[str, object] = {
+        code: {"input": f"{code}.txt", "split": {"off": ["all"]}} for code in ("fra", "deu")
+    }
+    how = {"rejects": True, "off": ["all"], "on": ["long=5000"]}
+    output = {"format": ["tsv", "moses"]}
+    recipe = corpus(tmp_path, tiny_encoder, languages=texts, filter=how, output=output, **mode)
+    done(recipe)
+    (folder,) = (tmp_path / "run/bitext").iterdir()
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(files) == 4 and set(files.values()) == {b""}
+
+
 def test_thresholds_are_found_for_each_pair_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
