@@ -134,11 +134,10 @@ def command(
     job = AlignJob(paired, languages, files, kind, with_ids, settings, shard, unaligned, report)
     sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
-    check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
     as_page = plot is not None and plot.suffix.lower() == ".html"
     if not as_page:
         check_plottable(plot, (*FORMATS, ".html"))
-    check_outputs([path for path in (*files, unaligned, report) if path], plot, "picture", inputs)
+    check_outputs([*files, unaligned, report, plot], inputs)
     for path in (*files, report, plot):
         if path and unaligned and resolved(path).is_relative_to(resolved(unaligned)):
             raise click.UsageError(f"{path} lies in the folder of --unaligned: name another one.")

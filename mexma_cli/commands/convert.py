@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
+from mexma_cli.commands.inputs import check_outputs, command_line, is_typed
 from mexma_cli.commands.options import (
     lang_option,
     no_verify_option,
@@ -65,7 +65,7 @@ def command(
                 f"{output}: vectors are not written as {output.suffix}. What is written: NumPy's .npy, or "
                 "raw vectors under any other name, such as .f32."
             )
-        refuse_inputs([output], [vectors])
+        check_outputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
         with progress(unit="row", unit_scale=True) as bar:

@@ -85,8 +85,7 @@ def command(
     named = kind or format_of(None if to_stdout else output)
     outputs = outputs_of(output, named, codes) if formats()[named].two_files else []
     outputs = outputs or [path for path in [output] if path and not to_stdout]
-    for other, what in ((rejects, "rejects"), (report, "report")):
-        check_outputs(outputs, other, what, (*bitext, *exclude))
+    check_outputs([*outputs, rejects, report], (*bitext, *exclude))
     for path in (output, rejects, report):
         prepare_output(path)
     job = FilterJob(bitext, languages, settings, exclude, output, kind, rejects, report, workers)

@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
-from mexma_cli.files import resolved
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import is_store, open_inputs, overwriting
 
@@ -46,18 +45,11 @@ def check_bitext(bitext: Sequence[Path]) -> None:
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
 
 
-def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise click.UsageError for an output over an input, over the text of a store, or in a folder."""
-    if found := overwriting(outputs, inputs):
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path]) -> None:
+    """Raise click.UsageError for an output over another one, an input or the text of a store, or in a
+    store."""
+    if found := overwriting(filter(None, outputs), inputs):
         raise click.UsageError(f"{found}: name another output.")
-
-
-def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:
-    """Refuse outputs that would be written over each other, an input or a store: `files` for the pairs, and
-    another one, called `what`."""
-    if other is not None and resolved(other) in [resolved(path) for path in files]:
-        raise click.UsageError(f"{other} cannot be the pairs and the {what}.")
-    refuse_inputs([*files, *([] if other is None else [other])], inputs)
 
 
 def row_outputs(
@@ -72,7 +64,7 @@ def row_outputs(
     kind = format_of(output, ROWS)
     prepare_output(output)
     outputs = outputs_of(output)
-    refuse_inputs(outputs, inputs)
+    check_outputs(outputs, inputs)
     return outputs, "jsonl" if as_json else kind
 
 

@@ -26,14 +26,14 @@ def command(texts: tuple[Path, ...], settings: RuleSettings, output: Path | None
       mexma langid corpus.txt | cut -f1 | sort | uniq -c
       mexma langid < lines | awk -F'\\t' '$1 == "fra_Latn" && $2 > 0.5' | cut -f3-
     """
-    from mexma_cli.commands.inputs import refuse_inputs
+    from mexma_cli.commands.inputs import check_outputs
     from mexma_cli.text.identify import flores, identifier
     from mexma_cli.text.lines import read_sentences
     from mexma_cli.text.writing import Chunk, prepare_output, write_chunks
 
     outputs = [] if output is None or str(output) == "-" else [output]
     prepare_output(output)
-    refuse_inputs(outputs, texts)
+    check_outputs([output], texts)
     model = identifier(settings.lid, settings.lid_model)
     if model is None:
         raise click.UsageError("--lid none tells no languages: name another, or a --lid-model.")

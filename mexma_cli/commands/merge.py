@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import command_line, refuse_inputs, summary_of
+from mexma_cli.commands.inputs import check_outputs, command_line, summary_of
 from mexma_cli.commands.options import json_option, no_verify_option, output_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
@@ -37,7 +37,7 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool, as_json: bo
     """
     from mexma_cli.stages.merge import merge_stores
 
-    refuse_inputs([output], stores)
+    check_outputs([output], stores)
     opened = [open_store(path) for path in stores]
     with progress(unit="row", unit_scale=True) as bar:
         merged = merge_stores(

@@ -139,7 +139,7 @@ def command(
     files = outputs_of(output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
-    check_outputs(files, report, "report", [path for path in (*paths, *(documents or ())) if path])
+    check_outputs([*files, report], [path for path in (*paths, *(documents or ())) if path])
     for path in (output, report):
         prepare_output(path)
     paired = documents_of(paths, documents) if documents else None

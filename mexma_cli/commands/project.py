@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import command_line, refuse_inputs
+from mexma_cli.commands.inputs import check_outputs, command_line
 from mexma_cli.commands.options import decomposer_option, no_verify_option, output_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
@@ -54,7 +54,7 @@ def command(store: Path, run: Path, part: VectorPart, output: Path | None, overw
     if output is None:
         plain = opened.path.resolve()
         output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
-    refuse_inputs([output], [store])
+    check_outputs([output], [store])
     with progress(unit="row", unit_scale=True) as bar:
         made = project(
             opened,

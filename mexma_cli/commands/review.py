@@ -52,7 +52,7 @@ def command(
     check_inputs(bitext)
     if str(output) != "-" and not is_special(output) and output.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"{output}: the page is HTML, so name it .html.")
-    check_outputs([], output, "page", bitext)
+    check_outputs([output], bitext)
     from mexma_cli.stages.review import review
     from mexma_cli.text.writing import prepare_output
 

@@ -11,7 +11,7 @@ import click
 
 from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.formats import rule_epilog
-from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
+from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
 from mexma_cli.commands.options import lang_option, options_of, output_option, path_option, workers_option
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
@@ -63,7 +63,7 @@ def command(
     found, how = chosen_inputs(inputs, lang, settings, rejects is not None)
     limits = how.limits
     outputs = SplitOutputs(output, rejects)
-    refuse_inputs([*outputs.files, outputs.report], found.files)
+    check_outputs([*outputs.files, outputs.report], found.files)
     with ExitStack() as stack:
         bar = progress_bar(stack, "splitting", "B")
         report = split(found, how, outputs, workers, tuple(command_line()), bar)

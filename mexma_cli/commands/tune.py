@@ -216,7 +216,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         )
     read = [*inputs, *(path for path in documents or () if path)]
     _check_outputs(None, options["plot"], read)
-    check_outputs([labels] if options["label"] else [], None, "picture", read)
+    check_outputs([labels] if options["label"] else [], read)
     saved = options["save_threshold"]
     if saved is not None and saved.exists():
         read_thresholds(saved)  # that it is one
@@ -254,7 +254,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
-    check_outputs(row_outputs(output, inputs)[0], plot, "picture", inputs)
+    check_outputs([*row_outputs(output, inputs)[0], plot], inputs)
     check_plottable(plot)
 
 

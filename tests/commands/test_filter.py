@@ -260,7 +260,13 @@ def test_mistakes_leave_no_file(tmp_path: Path) -> None:
     fails(filtered(path, "-o", path), 2, "is an input")
     fails(filtered(path, "--rejects", path), 2, "is an input")
     fails(filtered(path, "--rejects", tmp_path / "r.tmx"), 1, "are not written as .tmx", ".tsv")
-    fails(filtered(path, "-o", tmp_path / "x", "--rejects", tmp_path / "x"), 2, "cannot be the pairs and the")
+    both = tmp_path / "x"
+    fails(filtered(path, "-o", both, "--rejects", both), 2, "x is two of the outputs")
+    fails(
+        filtered(path, "-o", tmp_path / "y", "--rejects", both, "--report", both),
+        2,
+        "x is two of the outputs",
+    )
     fails(filtered(path, path, path), 2, "not 3 files")
     fails(filtered(path, "--format", "moses"), 2, "writes two files")
     fails(filtered(path, "--format", "tmx", "-o", tmp_path / "x.tmx"), 1, "are not stated")

@@ -302,7 +302,7 @@ class TestBadInput:
     def test_outputs_that_would_destroy_something(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out = tmp_path / "out"
         for report in (out, tmp_path / "new" / ".." / "out"):
-            self.fails(2, "cannot be the pairs and the report", *pair, "-o", out, "--report", report)
+            self.fails(2, "is two of the outputs", *pair, "-o", out, "--report", report)
         self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
         shard = pair[1] / "lines-00000.txt.zst"
         for options in (("-o", shard), ("-o", out, "--report", shard)):

@@ -76,7 +76,7 @@ def command(
             f"BITEXT is one file of pairs, two files, or three with labels, not {len(bitext)}."
         )
     check_inputs(bitext)
-    check_outputs([output], None, "report", bitext)
+    check_outputs([output], bitext)
     from mexma_cli.classifier.features import load_features
     from mexma_cli.stages.classifier import classifier_of_labels, train_classifier
     from mexma_cli.stages.score import open_bitext

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, refuse_inputs
+from mexma_cli.commands.inputs import check_inputs, check_outputs
 from mexma_cli.commands.options import lang_option, options_of, output_option, path_option
 from mexma_cli.files import check_outside_stores
 from mexma_cli.languages import resolve
@@ -45,6 +45,6 @@ def command(
     if code == "eng":
         raise click.UsageError("--lang is the language of SOURCE, which is not English.")
     check_inputs((source, target, dictionary))
-    refuse_inputs(output_paths(output, code), (source, target, dictionary))
+    check_outputs(output_paths(output, code), (source, target, dictionary))
     check_outside_stores(output / code)
     write_code_switched((source, target), dictionary, output, code, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from array import array
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -52,8 +53,8 @@ class Labels:
 
     def add(self, place: int, answer: str, source: str, target: str) -> None:
         """Keep an answer; it is on the disk when this returns."""
-        rows = self._rows(place)
-        label = Label(answer, (rows[0] + 1, rows[1] + 1), (source, target))
+        lines = int(self._pairs.source[place]) + 1, int(self._pairs.target[place]) + 1
+        label = Label(answer, lines, (source, target))
         with self._path.open("a", encoding="utf-8") as file:
             file.write(label.line)
             file.flush()
@@ -62,8 +63,9 @@ class Labels:
 
     def corrected(self, model: PairPrecision) -> PairPrecision:
         """The model, corrected by all answers."""
-        found = model.labelled(*self.said)
-        if found.answers[1] < _CONTRADICTED:
+        places, right = self.said
+        found = model.labelled(places, right)
+        if found.answers[1] < _CONTRADICTED and right.any() and not right.all():
             log.warning(
                 "%s: pairs that are called right are hardly more probable than those called wrong: is y yes?",
                 self._path,
@@ -84,14 +86,11 @@ class Labels:
         answers = list(self._answers.values())
         return {kind: answers.count(kind) for kind in (RIGHT, WRONG, SKIPPED)}
 
-    def _rows(self, place: int) -> tuple[int, int]:
-        return int(self._pairs.source[place]), int(self._pairs.target[place])
-
     def _read(self) -> None:
         labels = list(read_labels(self._path))
         placed = [label for label in labels if label.lines != (0, 0)]
         answers = {label.sentences: label.answer for label in labels}
-        known = list[dict[int, str]]()
+        known = list[tuple[np.ndarray, list[str]]]()
         for side, store in enumerate(self._stores):
             lines = np.array([label.lines[side] - 1 for label in placed], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
@@ -100,14 +99,15 @@ class Labels:
             if list(map(one_field, texts)) != [label.sentences[side] for label in placed]:
                 raise self._refused("has labels of other texts", answers)
             known.append(_rows_of({sentences[side] for sentences in answers}, store))
-        sides = [set(rows.values()) for rows in known]
+        sides = [set(sentences) for _, sentences in known]
         if answers and not any(one in sides[0] and two in sides[1] for one, two in answers):
             raise self._refused("has no label of two lines of these texts", answers)
-        near = np.isin(self._pairs.source, list(known[0])) & np.isin(self._pairs.target, list(known[1]))
+        rows = self._pairs.source, self._pairs.target
+        near = np.flatnonzero(np.isin(rows[0], known[0][0]) & np.isin(rows[1], known[1][0]))
+        found = [np.searchsorted(known[side][0], rows[side][near]).tolist() for side in range(2)]
         used = set[tuple[str, str]]()
-        for place in np.flatnonzero(near).tolist():
-            source, target = self._rows(place)
-            sentences = known[0][source], known[1][target]
+        for place, one, two in zip(near.tolist(), *found, strict=True):
+            sentences = known[0][1][one], known[1][1][two]
             if answer := answers.get(sentences):
                 self._answers[place] = answer
                 used.add(sentences)
@@ -123,13 +123,18 @@ class Labels:
             "any bitext, `mexma filter --exclude LABELS` drops the wrong pairs"
         )
         swapped = [{pair[1 - side] for pair in answers} for side in range(2)]
-        own, other = (set(_rows_of(*side).values()) for side in zip(swapped, self._stores, strict=True))
+        own, other = (set(_rows_of(*side)[1]) for side in zip(swapped, self._stores, strict=True))
         if any(two in own and one in other for one, two in answers):
             hint = "they are there with the sides swapped: name the two texts the other way round"
         return MexmaError(f"{self._path} {why}", hint)
 
 
-def _rows_of(sentences: set[str], store: EmbeddingStore) -> dict[int, str]:
-    """The rows that have one of these sentences, with it."""
-    lines = enumerate(map(one_field, store.sentences())) if sentences else ()
-    return {row: line for row, line in lines if line in sentences}
+def _rows_of(sentences: set[str], store: EmbeddingStore) -> tuple[np.ndarray, list[str]]:
+    """The rows that have one of these sentences, int64 [n], and the sentence of each; 16 bytes a row."""
+    once = {sentence: sentence for sentence in sentences}
+    rows, found = array("q"), list[str]()
+    for row, line in enumerate(map(one_field, store.sentences())) if once else ():
+        if line in once:
+            rows.append(row)
+            found.append(once[line])
+    return np.array(rows, dtype=np.int64), found
