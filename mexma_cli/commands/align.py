@@ -167,7 +167,7 @@ def command(
 
 
 def _log_summary(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
-    from mexma_cli.stages.align.align import UNLIKE
+    from mexma_cli.stages.align.align import GROUP, UNLIKE
     from mexma_cli.stages.align.files import UNALIGNED
 
     kinds = [(count, f"{one}-{other}") for (one, other), count in counts.kinds.most_common() if one and other]
@@ -195,7 +195,12 @@ def _log_summary(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
         else:
             why = f"of the others too little is aligned{some}"
         log.info("written: %s of %s; %s", f"{left:,}", of, why)
-    if not counts.written:
+    if job.shard is not None and not counts.pairs:
+        log.warning(
+            "no pair of documents is in this part: parts are cut between groups of some %s sentences",
+            f"{GROUP:,}",
+        )
+    elif not counts.written:
         log.warning("nothing was aligned")
     if job.unaligned is not None:
         log.info(

@@ -23,7 +23,7 @@ import os, signal
 from mexma_cli.stages.align import align
 from mexma_cli.store import journal
 from mexma_cli.store.journal import AlignmentJournal
-align._SENTENCES = 16
+align.GROUP = 16
 journal.SECONDS = 0
 add = AlignmentJournal.add
 def add_and_die(self, *given):
@@ -409,7 +409,7 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
     (partial,) = (tmp_path / "one").glob("*.partial")
     assert (partial / "progress.json").is_file() and not list((tmp_path / "one").glob("*.tsv.gz"))
     fails(run(*command, tmp_path / "one/o.tsv.gz", "--max-size", "4"), 1, "max_size: 5 there, 4 now")
-    monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
+    monkeypatch.setattr("mexma_cli.stages.align.align.GROUP", 16)
     for name in ("one", "other"):
         again = ok(run(*command, tmp_path / name / "o.tsv.gz", "--report", tmp_path / f"{name}.json"))
         assert ("going on with the run" in again.stderr) == (name == "one")
@@ -426,7 +426,7 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
 def test_the_same_bytes_on_any_number_of_threads(
     texts: list[Path], monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
-    monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
+    monkeypatch.setattr("mexma_cli.stages.align.align.GROUP", 16)
     source, target, *docs = texts
     command = ("align", source, target, "--docs", *docs, "--find-documents", "--with-ids")
     on_two = ok(run(*command)).stdout
@@ -436,7 +436,7 @@ def test_the_same_bytes_on_any_number_of_threads(
 
 
 def test_parts_make_the_whole(texts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
+    monkeypatch.setattr("mexma_cli.stages.align.align.GROUP", 16)
     source, target, *docs = texts
     command = ("align", source, target, "--docs", *docs)
     whole = ok(run(*command)).stdout
@@ -445,6 +445,11 @@ def test_parts_make_the_whole(texts: list[Path], tmp_path: Path, monkeypatch: py
     parts = [(tmp_path / f"o.0000{n}-of-00002.tsv").read_text(encoding="utf-8") for n in (1, 2)]
     assert all(parts) and "".join(parts) == whole
     ok(run(*command, "--shard", "9/9", "-o", tmp_path / "o.tsv"))
+    monkeypatch.undo()
+    empty = run(*command, "--shard", "1/9", "-o", tmp_path / "e.tsv")
+    assert (
+        "no pair of documents is in this part: parts are cut between groups of some 4,096" in ok(empty).stderr
+    )
     fails(run(*command, "--shard", "1/2"), 2, "--shard names its output")
 
 

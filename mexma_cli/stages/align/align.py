@@ -31,7 +31,7 @@ from mexma_cli.store.embeddings import check_comparable
 from mexma_cli.store.journal import RECORD, AlignmentJournal
 from mexma_cli.text.amounts import counted, such_as
 
-_SENTENCES = 4096
+GROUP = 4096
 """Pairs of documents are embedded together up to so many sentences of both sides."""
 Cleaner = Callable[[str], str]
 Result = TypeVar("Result")
@@ -408,7 +408,7 @@ def groups_of(documents: Documents) -> np.ndarray:
 def groups_by(sizes: np.ndarray) -> np.ndarray:
     """Borders of groups of items with about as many sentences, int64 [G + 1], from the sentences of each
     item, int64 [n]."""
-    groups = np.maximum(np.cumsum(sizes) - 1, 0) // _SENTENCES
+    groups = np.maximum(np.cumsum(sizes) - 1, 0) // GROUP
     return np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(sizes))
 
 

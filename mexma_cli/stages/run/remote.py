@@ -234,10 +234,10 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
     error, none; a manifest with their checksums comes last. With `whole`, files that an earlier run has sent,
     and this one does not have, are removed at the end.
 
-    Nothing is copied that the manifest there says is the same. What was copied is read again, and compared. A
-    list of what is in work is there meanwhile, with the checksums that each file may have after a kill.
-    Refused: a URL that cannot be written, a file there that would be lost and is not as a run has sent it, a
-    file that is damaged.
+    Nothing is copied that is there with the checksum and length that it has here. What was copied is read
+    again, and compared. A list of what is in work is there meanwhile, with the checksums that each file may
+    have after a kill. Refused: a URL that cannot be written, a file there that would be lost and is not as a
+    run has sent it, a file that is damaged.
     """
     sums = {name: checksum for name, (_, checksum) in files.items()}
     with _file_system(url) as (system, place):
@@ -245,7 +245,14 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
         before, begun = _sent(system, place, url, sums)
         there = {name for name in before | begun if system.lexists(f"{place}/{name}")}
         # What was in work may be there or not, and old or new.
-        new = {name for name in sums if name not in there or name in begun or before[name] != sums[name]}
+        new = {
+            name
+            for name, (path, checksum) in files.items()
+            if name not in there
+            or name in begun
+            or before[name] != checksum
+            or system.size(f"{place}/{name}") != path.stat().st_size
+        }
         gone = there - sums.keys() if whole else set()
         ours = {
             name: sorted({of[name] for of in (before, sums) if name in of}.union(begun.get(name, ())))

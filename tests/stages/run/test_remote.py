@@ -308,6 +308,19 @@ def test_a_file_of_the_users_in_the_place_of_one_that_was_sent_stays(
     assert sorted(below(memory, "/found/")) == [PAIRS, "manifest.json", "report.html"]
 
 
+def test_a_file_that_was_sent_and_is_of_another_length_now_is_told_of(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path
+) -> None:
+    files = made(tmp_path, one="one", page="page")
+    send(files, "memory://found")
+    memory.pipe_file(f"/found/{PAIRS}", b"junk")
+    with pytest.raises(MexmaError, match=f"memory://found/{PAIRS} is not what a run has sent"):
+        send(files, "memory://found")
+    memory.rm_file(f"/found/{PAIRS}")
+    send(files, "memory://found")
+    assert memory.cat_file(f"/found/{PAIRS}") == b"one"
+
+
 @pytest.mark.parametrize("manifest", ["in-work.json", "manifest.json"])
 def test_a_manifest_that_could_not_be_written_whole_leaves_the_one_before(
     tmp_path: Path, manifest: str
