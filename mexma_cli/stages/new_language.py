@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import glob
 import heapq
+import logging
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from mexma_cli import languages
@@ -33,11 +35,13 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import BUNDLED, ScoreSettings
 from mexma_cli.settings.training import Recipe
-from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
+from mexma_cli.stages.prepare.corpora import Bitext, PairFiles, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
 from mexma_cli.text.rules import PairRules
+
+log = logging.getLogger(__name__)
 
 RECIPE = "new-language.yaml"
 DEV = "dev"
@@ -98,7 +102,14 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
             if path.exists() and not path.is_dir():
                 raise MexmaError(f"{path} cannot be read twice", "write the pairs to a file and name that")
             raise MexmaError(f"{path}: no such file")
-    text = _recipe(code, pairs, run)
+    texts: dict[str, Path] = {}
+    for path in pairs:
+        if first := texts.get(checksum := checksum_file(path)):
+            count = sum(1 for _ in PairFiles((path,)).rows())
+            log.warning("%s is the same text as %s; dropped: %s duplicate", path, first, f"{count:,}")
+        else:
+            texts[checksum] = path
+    text = _recipe(code, texts, run)
     clear_all(run)
     if not (run / RECIPE).is_file():
         if run.exists() and (not run.is_dir() or any(run.iterdir())):
@@ -157,8 +168,8 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
     )
 
 
-def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
-    """A recipe that extends one-language, as YAML."""
+def _recipe(code: str, texts: Mapping[str, Path], run: Path) -> str:
+    """A recipe that extends one-language, as YAML, with texts by their checksums."""
     keys = {
         "extends": "one-language",
         "name": code,
@@ -169,7 +180,7 @@ def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
             "exclude": [f"{glob.escape(str(run / DEV))}/*.txt"],
             "corpora": [
                 {"name": f"pairs{number}", "format": "tsv", "path": str(path), "languages": [code]}
-                for number, path in enumerate(pairs, 1)
+                for number, path in enumerate(texts.values(), 1)
             ],
         },
         "dev": {
@@ -181,8 +192,8 @@ def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
     head = _HEAD.format(
         name=languages.name(code),
         code=code,
-        pairs=in_a_line(shlex.join(map(str, pairs))),
-        checksums=", ".join(map(checksum_file, pairs)),
+        pairs=in_a_line(shlex.join(map(str, texts.values()))),
+        checksums=", ".join(texts),
     )
     return head + yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)
 
@@ -218,39 +229,52 @@ def _split_off(code: str, dev: Sequence[Pair], others: Sequence[Pair], where: Pa
 
 
 def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], list[Pair], int]:
-    """The pairs for dev text, others for the mining set, and the number of all that can be used.
+    """The pairs for dev text, others for the mining set, and the number of all that can be used; one that is
+    repeated, in whatever file, counts once.
 
     Of the pairs that training would take, those with the least hash of their content, if neither sentence
-    stands in any other line, but for case, spaces and punctuation: what is split off is nowhere else.
+    stands in any other pair, but for case, spaces and punctuation: what is split off is nowhere else.
     """
-    most = (1 + 2 * BESIDE) * DEV_PAIRS
-    total = 0
-
-    def taken() -> Iterator[tuple[int, Pair]]:
-        nonlocal total
-        for bitext in bitexts:
-            for pair in _good(recipe, bitext):
-                total += 1
-                yield pair_hash(*pair, seed=_SEED), pair
-
-    least = [pair for _, pair in heapq.nsmallest(2 * most, taken())]
+    most = 2 * (1 + 2 * BESIDE) * DEV_PAIRS
+    least: dict[int, Pair] = {}
+    hashes = array("Q")
+    for bitext in bitexts:
+        for pair in _good(recipe, bitext):
+            hashes.append(number := pair_hash(*pair, seed=_SEED))
+            least[number] = pair
+            if len(least) > 2 * most:
+                least = {number: least[number] for number in heapq.nsmallest(most, least)}
+    least = {number: least[number] for number in heapq.nsmallest(most, least)}
+    total = len(np.unique(np.asarray(hashes)))
     if total < FEWEST:
         raise MexmaError(
             f"{total:,} of the pairs can be used, and {FEWEST:,} are the fewest",
             "ten thousand make an encoder of some use; `mexma filter` says what is wrong with pairs",
         )
-    wanted = {fold(sentence) for pair in least for sentence in pair}
-    sides = [Counter[int](), Counter[int]()]
+    wanted = {fold(sentence) for pair in least.values() for sentence in pair}
+    # Of the sentences of each side: the one pair that has it, or -1 for several.
+    homes: tuple[dict[int, int], dict[int, int]] = ({}, {})
     for bitext in bitexts:
         for _, source, target, _ in bitext.rows():
-            for side, sentence in zip(sides, (source, target), strict=True):
-                if (hashed := fold(sentence)) in wanted:
-                    side[hashed] += 1
+            number = pair_hash(source, target, seed=_SEED)
+            for side, sentence in zip(homes, (source, target), strict=True):
+                if (hashed := fold(sentence)) in wanted and side.setdefault(hashed, number) != number:
+                    side[hashed] = -1
     alone = [
         pair
-        for pair in least
-        if all(sides[one][fold(s)] == (one == own) for own, s in enumerate(pair) for one in (0, 1))
+        for number, pair in least.items()
+        if all(
+            homes[one].get(fold(s)) == (number if one == own else None)
+            for own, s in enumerate(pair)
+            for one in (0, 1)
+        )
     ]
+    if not alone:
+        raise MexmaError(
+            f"no pair is left for dev text: of {total:,} different pairs, {len(least):,} were looked at, and "
+            "each has a sentence that stands in another pair, too, but for case, spaces and punctuation",
+            "add pairs whose sentences stand in no other",
+        )
     count = min(DEV_PAIRS, total // 20, len(alone))
     return alone[:count], alone[count : count * (1 + 2 * BESIDE)], total
 

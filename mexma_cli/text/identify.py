@@ -323,7 +323,7 @@ def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model
 
 def _swapped(guesses: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
     meant = [kindred(code) & model.known for code in spoken]
-    if meant[0] & meant[1] or not guesses[0]:
+    if meant[0] & meant[1] or not any(guesses):
         return ""
     for own, wanted in enumerate(meant):
         shares = [sum(language in wanted for language in side) / len(side) for side in guesses]
@@ -338,7 +338,7 @@ def warn_of_languages(
 ) -> None:
     """Warn of `swapped_sides`, and of a side that is nearly all in one other language than the stated one, if
     there is an identifier; `spoken` may be any text that a user states."""
-    if model is None or not sides[0]:
+    if model is None or not any(sides):
         return
     codes = languages.known(spoken[0]), languages.known(spoken[1])
     guesses = [[guess.language for guess in model.identify(side)] for side in sides]

@@ -67,6 +67,28 @@ def test_the_split_is_of_the_content(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "two" / "dev" / path.name).read_bytes()
 
 
+def test_repeated_pairs_are_taken_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Within a file, in several files, and where a file is named twice."""
+    lines = demo_pairs(400)
+    text, again = write(tmp_path / "a.tsv", *lines), write(tmp_path / "b.tsv", *reversed(lines))
+    begin("spa_Latn", [text], tmp_path / "one")
+    twice = begin("spa_Latn", [text, text], tmp_path / "named")
+    assert [corpus.path for corpus in twice.data.corpora] == [str(text)]
+    assert f"{text} is the same text as {text}; dropped: 400 duplicate" in caplog.text
+    begin("spa_Latn", [text, again], tmp_path / "files")
+    begin("spa_Latn", [write(tmp_path / "c.tsv", *lines, *lines)], tmp_path / "file")
+    dev = read(tmp_path / "one" / "dev" / "spa_Latn.txt")
+    assert len(dev) == 20
+    for name in ("named", "files", "file"):
+        assert read(tmp_path / name / "dev" / "spa_Latn.txt") == dev
+
+
+def test_no_pair_with_sentences_of_its_own(tmp_path: Path) -> None:
+    lines = [line for pair in demo_pairs(150) for line in (pair, pair.upper())]
+    with pytest.raises(MexmaError, match=r"no pair is left for dev text: of 300 different pairs, 300 were"):
+        begin("spa_Latn", [write(tmp_path / "a.tsv", *lines)], tmp_path / "run")
+
+
 def test_killed_while_it_is_split_off(tmp_path: Path) -> None:
     text, run = write(tmp_path / "a.tsv", *pairs(600)), tmp_path / "run"
     begin("hau_Latn", [text], run)

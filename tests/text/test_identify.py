@@ -9,7 +9,17 @@ import pytest
 from py3langid.langid import LanguageIdentifier
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.identify import Guess, Identifier, expected, identifier, in_other_language, iso3, kindred
+from mexma_cli.text.identify import (
+    Guess,
+    Identifier,
+    expected,
+    identifier,
+    in_other_language,
+    iso3,
+    kindred,
+    swapped_sides,
+    warn_of_languages,
+)
 
 LINES = [
     "Il est venu dans la maison de ma mère.",
@@ -177,3 +187,11 @@ class _Unmeasured:
 
     def __init__(self, model: Identifier) -> None:
         self.known, self.identify = model.known, model.identify
+
+
+def test_of_no_pairs_no_side_is_swapped() -> None:
+    model = identifier("py3langid")
+    assert model is not None
+    for sides in ([], [[], []]):
+        assert swapped_sides(sides, ("spa_Latn", "eng_Latn"), model) == ""
+        warn_of_languages(sides, ("spa_Latn", "eng_Latn"), model)
