@@ -559,7 +559,7 @@ def filter(
         bitext: A file of pairs in any format, or two line-aligned files.
         output: File of the pairs that are kept.
         languages: Codes of source and target, which the rules `script` and `language` need.
-        exclude: Files with sentences that are dropped, such as a test set.
+        exclude: Files whose sentences are dropped, such as a test set, in any format that is read.
         format: Of the output, as `mexma filter --format`. Default: by its name.
         rejects: File for what is dropped: reason, number of the pair, the pair.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 @options_of(RuleSettings)
 @path_option(
     "--exclude",
-    help="Drop pairs with a sentence of this file, such as a test set (one a line or column); of a file of "
-    "labels, the pairs that are wrong.",
+    help="Drop pairs with a sentence of this file, such as a test set: text, or pairs in any format that "
+    "is read; of a file of labels, the pairs that are wrong.",
     multiple=True,
 )
 @written_languages_option

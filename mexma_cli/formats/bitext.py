@@ -25,7 +25,15 @@ from mexma_cli.errors import MexmaError, choice, in_a_line
 from mexma_cli.languages import UNSTATED, known, resolve
 from mexma_cli.text.amounts import such_as
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import LINE_LIMIT, OTHER_FORMATS, Member, label_of, lines_of, read_pieces
+from mexma_cli.text.lines import (
+    LINE_LIMIT,
+    OTHER_FORMATS,
+    Member,
+    is_blank,
+    label_of,
+    lines_of,
+    read_pieces,
+)
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -331,6 +339,12 @@ class BitextFormat(ABC):
         """Whether a file that begins so, with its first line or more, is of this format and can be read."""
         return start.startswith(self.magic)
 
+    def lines(self, text: RawText, languages: tuple[str, str]) -> Iterator[str]:
+        """For `open_lines`: the sides of each pair, with a tab between."""
+        found = self.read(text, languages=languages)
+        for pair in found._replace(records=_told(found, text)).pairs:
+            yield f"{one_field(pair.source)}\t{one_field(pair.target)}"
+
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Begin to read a file, or two where the sides have one each. Refused: another format or a damaged
         file, now or when the pairs come.
@@ -480,17 +494,42 @@ def open_pairs(
     if len(texts) == 2:
         kind = next(name for name, found in formats().items() if found.two_files)
     elif kind is None:
-        start, pieces = b"", texts[0].pieces
-        while len(start) < LINE_LIMIT and b"\n" not in start.lstrip() and (piece := next(pieces, b"")):
-            start += piece
-        texts = [replace(texts[0], pieces=chain([start], pieces))]
-        known = formats(alignments=True)
-        kind = next((name for name, found in known.items() if found.recognises(start)), DEFAULT)
+        kind, text = _recognised(texts[0])
+        texts = [text]
     format_ = formats(alignments=True)[kind]
-    wanted = languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
-    found = format_.read(*texts, languages=wanted)
+    found = format_.read(*texts, languages=_wanted(format_, languages))
     found = found._replace(others=texts[0].others)
     return found if left_out is not None else found._replace(records=_told(found, texts[0]))
+
+
+def open_lines(
+    path: str | Path, languages: tuple[str, str] = (UNSTATED, UNSTATED), options: str = ""
+) -> Iterator[str]:
+    """The lines of a text, or the rows of a table or of pairs in any format, with tabs between the columns or
+    the sides; a warning where none has a sentence. Arguments and refusals as of `open_pairs`."""
+    where = label_of(path)
+    kind, text = _recognised(RawText(read_pieces(path, where), where, options))
+    format_, sentences = formats(alignments=True)[kind], False
+    for line in format_.lines(text, _wanted(format_, languages)):
+        sentences = sentences or not is_blank(line)
+        yield line
+    if not sentences:
+        log.warning("%s has no sentence", where)
+
+
+def _recognised(text: RawText) -> tuple[str, RawText]:
+    """The name of a file's format, as its first bytes say, and the file from its beginning."""
+    start, pieces = b"", text.pieces
+    while len(start) < LINE_LIMIT and b"\n" not in start.lstrip() and (piece := next(pieces, b"")):
+        start += piece
+    known = formats(alignments=True)
+    kind = next((name for name, found in known.items() if found.recognises(start)), DEFAULT)
+    return kind, replace(text, pieces=chain([start], pieces))
+
+
+def _wanted(format_: BitextFormat, languages: tuple[str, str]) -> tuple[str, str]:
+    """The languages for `BitextFormat.read`."""
+    return languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
 
 
 def _told(found: Bitext, text: RawText) -> Iterator[Record]:

@@ -106,6 +106,15 @@ class Tsv(BitextFormat):
             else:
                 yield from tsv_lines([pair if with_ids else pair[:3]])
 
+    def lines(self, text: RawText, languages: tuple[str, str]) -> Iterator[str]:
+        """Of TSV and of other text the lines as they are."""
+        lines = text.lines()
+        first = next(lines, "")
+        if delimiter := _delimiter(first, text.where):
+            rows = csv_rows(chain([first], lines), delimiter, text.where)
+            return ("\t".join(map(one_field, row)) for _, row in rows)
+        return chain([first], lines)
+
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
         """Refused: a line that has fewer or more fields than the first one, or has not what they are, and
         columns of languages that are not the stated ones."""
@@ -188,8 +197,7 @@ def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
         yield from text.no_pair(BLANK)
     else:
         return
-    delimits = _DELIMITER.fullmatch(line)
-    if delimiter := delimits[1] if delimits else _delimiter(line, text.where):
+    if delimiter := _delimiter(line, text.where):
         yield from _from_csv(chain([line], lines), delimiter, text, stated)
         return
     fields, ids = line.split("\t"), False
@@ -236,6 +244,8 @@ def _is_empty(line: str) -> bool:
 
 def _delimiter(line: str, name: str) -> str | None:
     """The delimiter of CSV, by its first line; None if it is TSV."""
+    if delimits := _DELIMITER.fullmatch(line):
+        return delimits[1]
     named = plain_name(name).lower().endswith(".csv")
     if "\t" in line:
         return "\t" if named else None

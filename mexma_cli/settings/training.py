@@ -113,8 +113,8 @@ class Data(Section):
     drop_duplicates: bool = True
     """Keep one of equal pairs of a corpus and language."""
     exclude: tuple[str, ...] = ()
-    """Drop pairs with a sentence of these files (globs, from `root` or the current folder; a sentence a line
-    or column), whatever its case, spaces and punctuation."""
+    """Drop pairs with a sentence of these files (globs, from `root` or the current folder; text, or pairs
+    in any format that is read), whatever its case, spaces and punctuation."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     """The corpora."""
 

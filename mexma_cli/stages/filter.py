@@ -30,6 +30,7 @@ from mexma_cli.formats.bitext import (
     Pair,
     format_of,
     formats,
+    open_lines,
     open_pairs,
     outputs_of,
 )
@@ -49,7 +50,7 @@ from mexma_cli.text.identify import (
     in_other_language,
     warn_of_languages,
 )
-from mexma_cli.text.lines import label_of, read_lines
+from mexma_cli.text.lines import label_of
 from mexma_cli.text.rules import CODES, NAMES, Foreign, PairRules, chosen_limits
 from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
 
@@ -102,8 +103,8 @@ class FilterJob:
     Attributes:
         inputs: A file of pairs, or two of lines.
         languages: Codes of both sides, as far as they are stated, as the user wrote them.
-        exclude: Text files with sentences, a line or a column each, that the rule `excluded` drops; of a file
-            of labels, the pairs that are wrong.
+        exclude: Files whose sentences the rule `excluded` drops: a line or a column each, or pairs in any
+            format that is read; of a file of labels, the pairs that are wrong.
         output: Named by the user; None is stdout.
         kind: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair as it was read; or CSV.
@@ -154,7 +155,7 @@ def filter_files(
     kind = _written_as(job, bitext.kind)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
-        rules = filter_rules(job.settings, bitext.languages, job.exclude)
+        rules = filter_rules(job.settings, bitext.languages, job.exclude, job.languages)
         judged = _judged(bitext, rules, job, kind == bitext.kind, found.left_out, on_progress)
         batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
@@ -182,8 +183,14 @@ def _written_as(job: FilterJob, kind: str) -> str:
     return job.kind or named or (Tsv.name if unwritten else same.name)
 
 
-def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Sequence[Path] = ()) -> PairRules:
-    """The rules as they can be applied; those that cannot are named in the log."""
+def filter_rules(
+    settings: RuleSettings,
+    spoken: tuple[str, str],
+    exclude: Sequence[Path] = (),
+    stated: tuple[str, str] = (UNSTATED, UNSTATED),
+) -> PairRules:
+    """The rules as they can be applied; those that cannot are named in the log. The languages that are
+    `stated` choose among those of files of `exclude`."""
     limits = chosen_limits(settings.on, settings.off)
     needing = " and ".join(name for name in ("script", "language") if name in limits)
     known = [languages.known(code) for code in spoken]
@@ -194,15 +201,15 @@ def filter_rules(settings: RuleSettings, spoken: tuple[str, str], exclude: Seque
     model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
     foreign = [_foreign(model, code) if model else None for code in known]
     scripts = [languages.script(code) for code in known]
-    excluded, wrong = _excluded(exclude)
+    excluded, wrong = _excluded(exclude, stated)
     return PairRules(limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1]))
 
 
-def _excluded(files: Sequence[Path]) -> tuple[set[int], set[int]]:
+def _excluded(files: Sequence[Path], stated: tuple[str, str]) -> tuple[set[int], set[int]]:
     """Hashes of the sentences in files, and of the pairs that labels call wrong."""
     excluded, wrong = set[int](), set[int]()
     for path in files:
-        lines = read_lines(path)
+        lines = open_lines(path, stated, LANGUAGES_STATED_BY)
         first = next(lines, "")
         if parsed(first) is None:
             excluded |= folded(chain([first], lines))

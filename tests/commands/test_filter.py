@@ -162,6 +162,38 @@ def test_a_document_with_languages_needs_no_options(tmp_path: Path) -> None:
     assert open_pairs(tmp_path / "out.tmx").languages == ("fra_Latn", "eng_Latn")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test.csv", 'French,English\n"Oui, oui","IT RAINED all\nnight long"'),
+        ("sides.csv", "French;English\nOui;IT RAINED all night long"),
+        ("one.csv", "Il a plu, toute la nuit"),
+        ("named.txt", 'source,target\n"Oui, oui",IT RAINED all night long'),
+        ("test.jsonl", '{"source": "Oui", "target": "IT RAINED all night long"}'),
+        ("test.json", '{"uid": 1, "fra": "Oui", "eng": "IT RAINED all night long", "deu": "Ja"}'),
+        ("test.tmx", ""),
+        ("test.parquet", ""),
+    ],
+)
+def test_a_test_set_in_any_format_is_excluded(name: str, text: str, tmp_path: Path) -> None:
+    path = made(tmp_path / "in.tsv")
+    test_set = write(tmp_path / name, text)
+    if not text:
+        write_pairs(test_set, formats()[test_set.suffix[1:]], mined(PAIRS[1]), ("fra_Latn", "eng_Latn"))
+    options = (*LANGUAGES, "--off", "all", "--on", "excluded", "--exclude", test_set)
+    done = ok(filtered(path, *options, "--rejects", tmp_path / "r"))
+    dropped = [line.split("\t")[0] for line in (tmp_path / "r").read_text().splitlines()]
+    assert dropped == ["excluded"] * (2 if name == "one.csv" else 3) and "warning" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n", "<tmx><body></body></tmx>"])
+def test_a_file_that_excludes_nothing_is_told(text: str, tmp_path: Path) -> None:
+    path, nothing = made(tmp_path / "in.tsv"), tmp_path / "nothing.txt"
+    nothing.write_text(text)
+    done = ok(filtered(path, "--off", "all", "--exclude", nothing))
+    assert "nothing.txt has no sentence" in done.stderr
+
+
 def test_two_files_of_lines(tmp_path: Path) -> None:
     sides = [write(tmp_path / f"x.{side}", *(pair[side] for pair in PAIRS)) for side in (1, 2)]
     done = ok(filtered(*sides, *LANGUAGES, "--rejects", tmp_path / "r"))

@@ -26,6 +26,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
+from mexma_cli.formats.bitext import open_lines
 from mexma_cli.objectives.bag.tokenizer import Weighed
 from mexma_cli.settings.training import Data, Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, bitexts_of
@@ -38,7 +39,7 @@ from mexma_cli.stages.prepare.language import (
 from mexma_cli.stages.prepare.tokenizer import Teacher, as_text, recipe_tokenizer, teachers_tokenizer
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.text.duplicates import folded
-from mexma_cli.text.lines import Member, read_lines
+from mexma_cli.text.lines import Member
 
 CHECKSUMS = "files.json"
 """In the folder of the stores: checksums of files that were read, so that they are not read for it again."""
@@ -245,6 +246,6 @@ def excluded_sentences(data: Data) -> tuple[set[int], str]:
     if missing:
         raise missing[0]
     for path in paths:
-        found |= folded(read_lines(path))
+        found |= folded(open_lines(path))
     hashes = np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))
     return found, xxhash.xxh3_128_hexdigest(hashes.tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_opus_zips_by_their_members(
 def test_a_root_whose_name_has_the_letters_of_a_glob(
     opus: Path, start: dict[str, Any], sentences: dict[str, list[str]]
 ) -> None:
-    (opus / "test.txt").write_text(sentences["eng"][0])
+    test_set = {"source": "", "target": sentences["eng"][0]}
+    (opus / "test.jsonl").write_text(json.dumps(test_set))
     there = opus.rename(opus.with_name("text [2024]*"))
     reports = prepare(recipe(there, start, corpora=OPUS, **LANGUAGES | {"exclude": ["test.*"]}))
     assert [(report.kept, report.dropped) for report in reports] == [
