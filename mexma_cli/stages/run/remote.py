@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +24,7 @@ from mexma_cli.files import (
     PROGRESS,
     Unfinished,
     checksum_file,
+    clear,
     commit,
     fingerprint,
     fsync_file,
@@ -59,7 +60,7 @@ of the last access with SFTP, and never changes with HTTP."""
 
 _NAMES = re.compile(rf"{BITEXT}/[^/]+/[^/]+|{re.escape(PAGE)}|{re.escape(FILE)}", re.DOTALL)
 """The names of all files that runs send."""
-_IN_WORK = "in-work.json"
+_IN_WORK, _FILES = "in-work.json", "in-work"
 
 
 def is_remote(path: str) -> bool:
@@ -264,16 +265,15 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
         if new or gone:
             _make_folder(system, place)
             _write(system, f"{place}/{_IN_WORK}", ours)
-            with system.transaction:
+            with _at_once(system, place, sorted(new)) as folder:
                 try:
                     for name in sorted(new):
-                        _upload(system, *files[name], f"{place}/{name}")
+                        _upload(system, *files[name], f"{folder}/{name}")
                 except BaseException:  # nothing is there yet
                     if not begun:
                         system.rm_file(f"{place}/{_IN_WORK}")
                     raise
             system.invalidate_cache()
-            _settle(system, place, *new)
             for name in sorted(new):
                 with system.open(f"{place}/{name}", "rb") as file:
                     if (found := _copied_bytes(file)) != sums[name]:
@@ -286,6 +286,8 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
             _write(system, f"{place}/{MANIFEST}", after)
         for name in sorted(gone):
             system.rm_file(f"{place}/{name}")
+        if begun and _is_local(system):
+            clear(Path(place, _FILES))
         if left := {name: ours[name] for name in begun.keys() & there - new - gone}:
             _write(system, f"{place}/{_IN_WORK}", left)
         elif new or gone or begun:
@@ -303,16 +305,29 @@ def _make_folder(system: Any, path: str) -> None:
         system.makedirs(path, exist_ok=True)
 
 
-def _settle(system: Any, place: str, *names: str) -> None:
-    """Let files on a local disk outlive a power cut; other file systems see to it themselves."""
+@contextmanager
+def _at_once(system: Any, place: str, names: Sequence[str]) -> Iterator[str]:
+    """Let files that are written in the block get their names at its end: all or, after an error in it, none.
+
+    Yields:
+        The folder to write them in. A local one is not on the disk of temporary files: what is moved from
+        there may be copied, and a kill cuts it.
+    """
     if not _is_local(system):
+        with system.transaction:
+            yield place
         return
-    paths = [Path(f"{place}/{name}") for name in names]
-    for path in paths:
-        with path.open("rb") as file:
-            fsync_file(file)
-    for folder in {path.parent for path in paths}:
-        fsync_folder(folder)
+    with workplace(Path(place, _FILES)) as part:
+        yield str(part)
+        for name in names:
+            with (part / name).open("rb") as file:
+                fsync_file(file)
+        finals = [Path(place, name) for name in names]
+        for name, final in zip(names, finals, strict=True):
+            make_parent(final)
+            (part / name).replace(final)
+        for folder in {final.parent for final in finals}:
+            fsync_folder(folder)
 
 
 def _upload(system: Any, path: Path, checksum: str, there: str) -> None:

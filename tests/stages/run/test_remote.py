@@ -4,8 +4,9 @@ import io
 import json
 import os
 import resource
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,7 @@ import fsspec
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file, partial
+from mexma_cli.files import MARK, checksum_file, in_work, make_folder, partial
 from mexma_cli.stages.run import remote
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.remote import check_destination, fetch, send
@@ -321,6 +322,48 @@ def test_a_file_that_was_sent_and_is_of_another_length_now_is_told_of(
     assert memory.cat_file(f"/found/{PAIRS}") == b"one"
 
 
+def test_a_kill_cuts_no_file_on_a_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are made beside those that they replace, and not moved there from another disk: what a kill left
+    there is known, whatever is sent then."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    there, replace = tmp_path / "there", Path.replace
+    send(made(tmp_path, one="one", page="page"), there.as_uri())
+
+    def interrupted_at(name: str) -> None:
+        def replaced(self: Path, to: Path) -> Path:
+            if to.name == name:
+                raise KeyboardInterrupt
+            return replace(self, to)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "replace", replaced)
+            patch.setattr(remote, "workplace", kept)
+            send(made(tmp_path, one="other", more="more", page="another page"), there.as_uri())
+
+    @contextmanager
+    def kept(final: Path) -> Iterator[Path]:
+        """As a kill leaves it."""
+        part = partial(final)
+        make_folder(part)
+        (part / MARK).touch()
+        yield in_work(final)
+
+    for name in (Path(PAIRS).name, "report.html"):
+        interrupted_at(name)
+        held = {path.read_text() for path in (there / PAIRS, there / "report.html")}
+        assert held <= {"one", "other", "page", "another page"}
+    assert (there / "in-work.partial").is_dir()
+    send(made(tmp_path, one="third", page="the third page"), there.as_uri())
+    files = [path.relative_to(there).as_posix() for path in there.rglob("*") if not path.is_dir()]
+    assert sorted(files) == [PAIRS, "manifest.json", "report.html"]
+    assert not (there / "in-work.partial").exists()
+    interrupted_at("report.html")
+    for name in (PAIRS, MORE):
+        (there / name).unlink()
+    send(made(tmp_path, page="the third page"), there.as_uri())
+    assert not (there / "in-work.partial").exists()
+
+
 @pytest.mark.parametrize("manifest", ["in-work.json", "manifest.json"])
 def test_a_manifest_that_could_not_be_written_whole_leaves_the_one_before(
     tmp_path: Path, manifest: str
@@ -497,6 +540,10 @@ def test_what_is_sent_to_a_local_disk_outlives_a_power_cut(
     monkeypatch.setattr(os, "fsync", noting)
     name = f"{remote.BITEXT}/a/b.tsv"
     send({name: (made, checksum_file(made))}, f"file://{tmp_path}/far/away")
-    file, manifest = f"far/away/{name}", "far/away/manifest.json.partial/manifest.json"
-    assert {".", "far", "far/away", f"far/away/{remote.BITEXT}", str(Path(file).parent), file} <= set(synced)
+    file, manifest = (
+        f"far/away/in-work.partial/in-work/{name}",
+        "far/away/manifest.json.partial/manifest.json",
+    )
+    folders = {".", "far", "far/away", f"far/away/{remote.BITEXT}", f"far/away/{Path(name).parent}"}
+    assert folders | {file} <= set(synced)
     assert synced.index(file) < synced.index(manifest) and synced[-1] == "far/away"
