@@ -34,7 +34,8 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     PAIRS are files of sentence TAB English sentence. A twentieth of the pairs, at most 1,000, becomes dev
     text, which shares no sentence with the training. The recipe, RUN/new-language.yaml, extends one-language.
     Printed are the xsim error on the dev text, precision and recall when the dev text is mined from among 9
-    times as many lines, and a command that mines other text with the encoder.
+    times as many lines, both figures of mini on the same pairs, and a command that mines other text with the
+    encoder.
 
     The same command continues a killed run, and measures a finished one again.
 
@@ -48,13 +49,13 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     from mexma_cli.stages.train.run_folder import RECIPE
 
     code = resolve(lang)
-    run, known = output or Path("runs") / code, is_known(code)
-    if known:
-        log.info("mini knows %s already, without training; it is measured, too, to compare with", name(code))
+    run = output or Path("runs") / code
+    if is_known(code):
+        log.info("mini knows %s already, without training", name(code))
     recipe = begin(code, pairs, run, overrides)
     train_recipe(recipe, (run / RECIPE).is_file(), "the same command goes on from there")
     found = worth(recipe)
-    for line in _lines(found, code, run, worth(recipe, bundled=True) if known else None):
+    for line in _lines(found, code, run, worth(recipe, bundled=True)):
         click.echo(line)
     if found.pairs < FEW:
         log.warning(
@@ -64,8 +65,8 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
         )
 
 
-def _lines(found: Worth, code: str, run: Path, mini: Worth | None) -> list[str]:
-    """The lines to print: how good the encoder is, and mini if it can be compared; a command that uses it."""
+def _lines(found: Worth, code: str, run: Path, mini: Worth) -> list[str]:
+    """The lines to print: how good the encoder is, and mini to compare; a command that uses the encoder."""
     lines = []
     if found.xsim_error is not None:
         lines.append(
@@ -77,7 +78,7 @@ def _lines(found: Worth, code: str, run: Path, mini: Worth | None) -> list[str]:
             f"mining F1       {found.f1:.1f} (precision {found.precision:.1f}, recall {found.recall:.1f}), "
             f"the same pairs among {found.lines[0]:,} and {found.lines[1]:,} lines"
         )
-    if mini is not None and mini.xsim_error is not None:
+    if mini.xsim_error is not None:
         f1 = "" if mini.f1 is None else f", mining F1 {mini.f1:.1f}"
         lines.append(
             f"mini            dev xsim error {mini.xsim_error:.2f}%{f1}, as it is, on the same pairs"

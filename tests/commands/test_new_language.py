@@ -78,6 +78,14 @@ def test_a_finished_run_is_measured_again_and_other_text_refused(
     fails(run(*command(pairs, folder), "--set", "trainer.seed=7"), 1, "phases.train.trainer.seed (42, now 7)")
 
 
+def test_mini_is_compared_where_it_does_not_know_the_language(pairs: Path, tmp_path: Path) -> None:
+    words = command(pairs, tmp_path / "run")
+    words[1] = "gla"
+    done = ok(run(*words, "--set", "trainer.steps=1"))
+    assert "mini knows" not in done.stderr
+    assert re.search(r"^mini +dev xsim error 0\.00%, mining F1 [\d.]+, as it is", done.stdout, re.MULTILINE)
+
+
 def test_columns_in_other_languages_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     both = write(tmp_path / "pairs.tsv", *demo_pairs(400))
     begin("swh_Latn", [both], tmp_path / "one")
