@@ -84,7 +84,7 @@ class Doubts:
         return list(self._found(source, target))
 
     def _found(self, source: str, target: str) -> Iterator[Doubt]:
-        if copy_reason(source, target) is not None:
+        if source.strip() and copy_reason(source, target) is not None:
             yield Doubt("copy")
         here, there = differing_numbers(source, target)
         if here and there:

@@ -58,4 +58,4 @@ def test_copies_say_nothing_of_what_is_usual() -> None:
 
 
 def test_of_no_pairs() -> None:
-    assert Doubts.usual([]).of("Ja.", "Yes.") == []
+    assert Doubts.usual([]).of("Ja.", "Yes.") == Doubts.usual([]).of(" ", "") == []
