@@ -149,7 +149,8 @@ def command(
     except KeyboardInterrupt:
         log.info("what is done is kept: the same command goes on")
         raise
-    before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
+    state = "taken as they are" if chosen.start else "up to date"
+    before = f"; {len(done.found_done):,} were {state}" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)
     log.info("report: %s", folder / PAGE)
     for made in outputs(found, done.units.values()):

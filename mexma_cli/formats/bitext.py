@@ -304,6 +304,7 @@ class BitextFormat(ABC):
         whole_documents: Whether it is written from pairs of documents (`documents.DocumentPair`).
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
+        compressed: Whether it is compressed in itself, so that nobody expects its files compressed once more.
         magic: The first bytes of a file.
         about: What is written, for the help.
         changes: What was done to sentences that the format cannot hold as they are.
@@ -316,12 +317,15 @@ class BitextFormat(ABC):
     whole_documents: ClassVar[bool] = False
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
+    compressed: ClassVar[bool] = False
     magic: ClassVar[tuple[bytes, ...]] = ()
     about: ClassVar[str]
     changes: ClassVar[str] = "tabs or line breaks became spaces"
 
     def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:
         """The files that are written for an output of that name."""
+        if self.compressed and path.name != (plain := plain_name(path.name)):
+            raise MexmaError(f"{path}: {self.name} is compressed in itself", f"name it {plain}")
         return [path]
 
     @abstractmethod

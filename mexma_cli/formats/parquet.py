@@ -44,6 +44,7 @@ class Parquet(BitextFormat):
     name = "parquet"
     endings = (".parquet",)
     ids = "wanted"
+    compressed = True
     about = "columns score, source, target (extra `parquet`)"
     magic = (b"PAR1",)
 

@@ -96,7 +96,7 @@ class CorpusOutput(Section):
     """A [format of pairs](formats.md#mined-pairs), or several: `[tsv, tmx]`. Another format removes no file
     that an earlier run has written."""
     compression: str = ""
-    """gz, bz2, xz, zst; empty: none."""
+    """gz, bz2, xz, zst; empty: none. Parquet is compressed in itself."""
     with_ids: bool = False
     """Add line numbers, ranks, cosines and neighbourhood means, where the format can hold them."""
     to: str | None = None

@@ -521,3 +521,9 @@ def test_objects_with_other_fields_and_without_a_stated_language(
     assert len(asked) <= 2, "what is no language is found out once"
     assert next(iter(open_pairs(path, languages=("hau", "eng")).pairs)).source == ""
     assert "a.jsonl, line 1: no text in hau_Latn; there are origin, crawled_on, sw, en" in caplog.text
+
+
+def test_parquet_is_compressed_no_further() -> None:
+    with pytest.raises(MexmaError, match=r"x\.parquet\.gz: parquet is compressed in itself") as error:
+        outputs_of(Path("x.parquet.gz"), "parquet", LANGUAGES)
+    assert error.value.hint == "name it x.parquet"

@@ -34,6 +34,7 @@ from mexma_cli.text.duplicates import copy_reasons
 
 log = logging.getLogger(__name__)
 
+UNDERESTIMATED = "that documents are paired is not allowed for: the precision is higher than estimated"
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
@@ -196,9 +197,7 @@ def mine(
         with clock("threshold"):
             estimated = _estimated(chosen, stores, sides, twins, settings)
         if documents is not None:
-            log.warning(
-                "that documents are paired is not allowed for: the precision is higher than estimated"
-            )
+            log.warning("%s", UNDERESTIMATED)
         chosen = _keep_counting(chosen, slice(estimated.cut.count), dropped, "threshold")
     if settings.top is not None:
         chosen = _keep_counting(chosen, slice(settings.top), dropped, "top")

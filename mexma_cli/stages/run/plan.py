@@ -81,6 +81,10 @@ class Selection:
         for stage in (self.only, self.start):
             if stage is not None and stage not in stages:
                 raise MexmaError(f"no stage {stage!r} in this recipe", choice(stage, stages, "stages"))
+        if self.start and self.only and stages.index(self.start) > stages.index(self.only):
+            raise MexmaError(
+                f"nothing is left to do: {self.start} comes after {self.only}", "swap the two stages"
+            )
         known = {frozenset(pair): pair for pair in recipe.language_pairs()}
         for pair in self.pairs:
             if frozenset(pair) not in known:
@@ -496,6 +500,7 @@ def _output_settings(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = 
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
     files = {}
     for name in output.format:
-        ending = "" if formats(alignments=True)[name].two_files else f".{name}"
-        files[f"{'-'.join(pair)}{ending}{compression}"] = name
+        kind = formats(alignments=True)[name]
+        ending = ("" if kind.two_files else f".{name}") + ("" if kind.compressed else compression)
+        files[f"{'-'.join(pair)}{ending}"] = name
     return {"languages": list(pair), "files": files, "with_ids": output.with_ids}

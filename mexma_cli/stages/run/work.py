@@ -341,6 +341,7 @@ def neighbours(task: Task) -> dict[str, Any]:
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.stages.mine.files import MiningJob, mine_files
+    from mexma_cli.stages.mine.mine import UNDERESTIMATED
     from mexma_cli.stages.mine.thresholds import stored_threshold
 
     settings = task.settings
@@ -373,6 +374,8 @@ def mine(task: Task) -> dict[str, Any]:
         stores = task.store("source"), task.store("target")
         stored = stored_threshold(found.cut, stores, found.settings)
         threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
+        if documents is not None:
+            notes.append(UNDERESTIMATED)
         if high - low > _VAGUE:
             notes.append(
                 f"of the pairs above the threshold {stored.precision:.0%} may be translations, or anything "

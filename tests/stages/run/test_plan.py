@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.plan import inputs_of, plan
+from mexma_cli.stages.run.plan import Cut, inputs_of, plan
 from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import corpus
 
@@ -29,3 +29,15 @@ def test_documents_are_split_again_where_names_or_the_model_are_others(tmp_path:
     (tmp_path / "fry.txt").rename(tmp_path / "frz.txt")
     keys.append(key_of_sentences(recipe))
     assert len(set(keys)) == 3 and key_of_sentences(recipe) == keys[-1]
+
+
+def test_parquet_is_compressed_in_itself(tmp_path: Path) -> None:
+    (tmp_path / "fra.txt").write_text("une ligne\n")
+    (tmp_path / "eng.txt").write_text("one line\n")
+    texts = {"fra": {"input": "fra.txt"}, "eng": {"input": "eng.txt"}}
+    output = {"format": ["tsv", "parquet"], "compression": "gz"}
+    recipe = corpus(tmp_path, Path("mini"), languages=texts, output=output)
+    planned = plan(recipe, inputs_of(recipe), lambda code: Cut(1, 1))
+    (mining,) = [unit for kind in planned if kind.work == "mine" for unit in kind.units()]
+    pair = "fra_Latn-eng_Latn"
+    assert mining.settings["files"] == {f"{pair}.tsv.gz": "tsv", f"{pair}.parquet": "parquet"}

@@ -259,6 +259,7 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
         ({"only": "dig"}, "no stage 'dig'"),
         ({"only": "split"}, "no stage 'split' in this recipe"),
         ({"start": "align"}, "no stage 'align' in this recipe"),
+        ({"start": "mine", "only": "embed"}, "nothing is left to do: mine comes after embed"),
         ({"pairs": (("a", "b"),)}, "a-b is no pair"),
     ):
         with pytest.raises(MexmaError, match=message):
@@ -754,6 +755,9 @@ def test_documents_are_split_and_aligned_or_mined_within(
     assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did
     mined = {tuple(line.split("\t")[1:3]) for line in pairs.read_text().splitlines()}
     assert len(mined & {tuple(row[1:3]) for row in aligned}) > 10
+    caplog.clear()
+    done(CorpusRecipe.model_validate(raw | {"align": None, "mine": {"within": True, "precision": 0.01}}))
+    assert any("the precision is higher than estimated" in said for said in caplog.messages)
 
 
 def test_pairs_are_filtered_by_rules_into_any_format(
