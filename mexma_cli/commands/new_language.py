@@ -45,7 +45,7 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
       mexma new-language hau news.tsv.gz bible.tsv.gz -o runs/hausa
     """
     from mexma_cli.commands.train import train_recipe
-    from mexma_cli.stages.new_language import begin, is_known, worth
+    from mexma_cli.stages.new_language import begin, dev_pairs, is_known, worth
     from mexma_cli.stages.train.run_folder import RECIPE
 
     code = resolve(lang)
@@ -53,7 +53,7 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     if is_known(code):
         log.info("mini knows %s already, without training", name(code))
     recipe = begin(code, pairs, run, overrides)
-    train_recipe(recipe, (run / RECIPE).is_file(), "the same command goes on from there")
+    train_recipe(recipe, (run / RECIPE).is_file(), "the same command goes on from there", dev_pairs(run))
     found = worth(recipe)
     for line in _lines(found, code, run, worth(recipe, bundled=True)):
         click.echo(line)

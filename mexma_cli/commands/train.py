@@ -211,20 +211,20 @@ def _print_trained(finished: Path, run: str, as_json: bool) -> None:
     click.echo(json.dumps({"folder": str(finished)} | curves.summary(read), ensure_ascii=False))
 
 
-def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
+def train_recipe(settings: Recipe, resume: bool, go_on: str, dev_pairs: int = 0) -> Path | None:
     """Prepare and train in this process, alone or as one of torchrun's; returns the encoder's folder, None in
     all of torchrun's processes but the first. A run that is stopped exits, and says what goes on with it
-    (`go_on`)."""
+    (`go_on`). So many `dev_pairs` of the text are kept for dev: they are no loss."""
     import torch
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
     try:
-        return _train_here(settings, resume, go_on)
+        return _train_here(settings, resume, go_on, dev_pairs)
     finally:
         torch.set_flush_denormal(False)  # a process that goes on counts with denormal numbers again
 
 
-def _train_here(settings: Recipe, resume: bool, go_on: str) -> Path | None:
+def _train_here(settings: Recipe, resume: bool, go_on: str, dev_pairs: int) -> Path | None:
     from mexma_cli.evaluation.xsim import dev_scorer
     from mexma_cli.stages.train.train import train
     from mexma_cli.training.distributed import Processes
@@ -235,7 +235,7 @@ def _train_here(settings: Recipe, resume: bool, go_on: str) -> Path | None:
             logging.getLogger("mexma_cli").setLevel(logging.WARNING)
         dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
         if processes.first:
-            _prepare(settings, resume, processes.size)
+            _prepare(settings, resume, processes.size, dev_pairs)
         processes.wait()
         stop = _stop_on_signal()
         with _Screen(processes) as screen:
@@ -257,7 +257,7 @@ def _train_here(settings: Recipe, resume: bool, go_on: str) -> Path | None:
     return finished if first else None
 
 
-def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
+def _prepare(settings: Recipe, resume: bool, processes: int, dev_pairs: int) -> None:
     """Prepare the text if it is wanted, and say how much is left of it."""
     from mexma_cli.stages.train.train import prepare_text
 
@@ -266,9 +266,17 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
     if found:
         kept, read = sum(report.kept for report in found), sum(report.read for report in found)
         dropped = sum((Counter(report.dropped) for report in found), Counter[str]())
+        for_dev = min(dev_pairs, dropped["excluded"])
+        dropped["excluded"] -= for_dev
         said = {"excluded": "that share a sentence with dev or test text"}
-        why = ", ".join(f"{count:,} {said.get(reason, reason)}" for reason, count in dropped.most_common())
-        log.info("%s of %s pairs%s", f"{kept:,}", f"{read:,}", f"; dropped: {why}" if why else "")
+        why = ", ".join(f"{count:,} {said.get(reason, reason)}" for reason, count in (+dropped).most_common())
+        log.info(
+            "%s of %s pairs%s%s",
+            f"{kept:,}",
+            f"{read:,}",
+            f"; {counted(for_dev, 'pair')} kept for dev" if for_dev else "",
+            f"; dropped: {why}" if why else "",
+        )
 
 
 class _Screen:

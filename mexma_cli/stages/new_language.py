@@ -39,6 +39,7 @@ from mexma_cli.stages.prepare.corpora import Bitext, PairFiles, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
+from mexma_cli.text.lines import label_of, read_lines, read_pieces
 from mexma_cli.text.rules import PairRules
 
 log = logging.getLogger(__name__)
@@ -98,10 +99,13 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
     if code == TARGET:
         raise MexmaError("the pairs' other side is English already", "name the language of the first column")
     for path in pairs:
-        if not path.is_file():
-            if path.exists() and not path.is_dir():
-                raise MexmaError(f"{path} cannot be read twice", "write the pairs to a file and name that")
-            raise MexmaError(f"{path}: no such file")
+        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise MexmaError(
+                f"{label_of(path)} cannot be read twice", "write the pairs to a file and name that"
+            )
+        next(
+            read_pieces(path, str(path)), b""
+        )  # what is missing, a folder, or damaged at its start is refused
     texts: dict[str, Path] = {}
     for path in pairs:
         if first := texts.get(checksum := checksum_file(path)):
@@ -139,6 +143,11 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
                 _write(run / RECIPE, text.splitlines())
             _split_off(code, dev, others, run / DEV)
     return load(run / RECIPE, overrides)
+
+
+def dev_pairs(run: Path) -> int:
+    """How many pairs are kept for dev."""
+    return sum(1 for _ in read_lines(run / DEV / f"{TARGET}.txt"))
 
 
 def is_known(code: str) -> bool:

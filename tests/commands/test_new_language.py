@@ -40,7 +40,7 @@ def finished(pairs: Path) -> tuple[Path, str]:
     """The folder of a run, and what was printed."""
     folder = pairs.parent / "run"
     done = ok(run(*command(pairs, folder)))
-    assert "380 of 400 pairs; dropped: 20 that share a sentence with dev or test text" in done.stderr
+    assert "380 of 400 pairs; 20 pairs kept for dev\n" in done.stderr
     assert "these figures are rough, and better than" in done.stderr and "only 20 pairs of dev" in done.stderr
     assert "mini knows Spanish already" in done.stderr
     return folder, done.stdout
@@ -80,9 +80,11 @@ def test_a_finished_run_is_measured_again_and_other_text_refused(
 
 def test_mini_is_compared_where_it_does_not_know_the_language(pairs: Path, tmp_path: Path) -> None:
     words = command(pairs, tmp_path / "run")
-    words[1] = "gla"
+    words[1:3] = "gla", write(tmp_path / "twice.tsv", *pairs.read_text().splitlines() * 2)
     done = ok(run(*words, "--set", "trainer.steps=1"))
     assert "mini knows" not in done.stderr
+    losses = "380 duplicate, 20 that share a sentence with dev or test text"  # each pair stands there twice
+    assert f"380 of 800 pairs; 20 pairs kept for dev; dropped: {losses}\n" in done.stderr
     assert re.search(r"^mini +dev xsim error 0\.00%, mining F1 [\d.]+, as it is", done.stdout, re.MULTILINE)
 
 

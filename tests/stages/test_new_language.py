@@ -112,6 +112,11 @@ def test_what_is_refused(tmp_path: Path) -> None:
         begin("hau_Latn", [text, tmp_path / "b.tsv"], run)
     with pytest.raises(MexmaError, match=r"90 of the pairs can be used, and 200 are the fewest"):
         begin("hau_Latn", [write(tmp_path / "few.tsv", *pairs(600)[:90])], tmp_path / "few")
+    (tmp_path / "texts").mkdir()
+    with pytest.raises(MexmaError, match=r"texts is a folder, not a text file"):
+        begin("hau_Latn", [text, tmp_path / "texts"], run)
+    with pytest.raises(MexmaError, match=r"stdin cannot be read twice"):
+        begin("hau_Latn", [Path("-")], run)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MexmaError, match=r"pipe cannot be read twice"):
         begin("hau_Latn", [tmp_path / "pipe"], run)
