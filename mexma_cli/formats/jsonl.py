@@ -23,7 +23,7 @@ from mexma_cli.formats.bitext import (
     typed,
 )
 from mexma_cli.formats.tmx import sides_among
-from mexma_cli.formats.tsv import shortened
+from mexma_cli.formats.tsv import shortened, sides_named
 from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 class Jsonl(BitextFormat):
     """One JSON object a line, named as in `MinedPair` or `AlignedPair`; sentences stay as they are.
 
-    Also read: `{"translation": {"en": "...", "fr": "..."}}`, as Hugging Face's `datasets` writes it, and
-    objects that have the languages themselves.
+    Also read: objects whose sides have other names (`tsv.sides_named`) or those of their languages, and
+    `{"translation": {"en": "...", "fr": "..."}}`, as Hugging Face's `datasets` writes it.
     """
 
     name = "jsonl"
@@ -94,20 +94,19 @@ class _Sides:
             found = json.loads(line, parse_int=float, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             found = None
-        names = every = found if isinstance(found, dict) else {}
-        used = {"source", "target"}
-        sides = [names[name] for name in ("source", "target") if name in names]
-        if not sides and isinstance(inner := names.get("translation", names), dict):
+        names = fields = found if isinstance(found, dict) else {}
+        sides = _named(names)
+        if not sides and isinstance(inner := names.get("translation"), dict):
+            fields, sides = inner, _named(inner)
+        if not sides:
             # By languages; those that are not stated are the first object's, which has as many.
-            tags = [tag for tag, text in inner.items() if isinstance(text, str | None)]
-            found, self.languages = sides_among(self.languages, tags, where, self._text.options)
-            sides = [inner[tag] if tag else None for tag in found]
-            every, used = names | inner, {*found, "translation"}
-            if self._is_first and "" in found:
-                lacking = self.languages[found.index("")]
+            tags = _texts(fields)
+            sides, self.languages = sides_among(self.languages, tags, where, self._text.options)
+            if self._is_first and "" in sides:
+                lacking = self.languages[sides.index("")]
                 log.warning("%s: no text in %s; there are %s", where, lacking, ", ".join(map(str, tags)))
         self._is_first = False
-        texts = [side or "" for side in sides if side is None or isinstance(side, str)]
+        texts = [fields.get(side) or "" for side in sides]
         if len(texts) != 2:
             raise MexmaError(
                 f"{where}: not an object with the texts `source` and `target`, or of two languages: "
@@ -117,6 +116,18 @@ class _Sides:
         if any(map(_SURROGATES.search, texts)):
             return "lines with half a character (a lone surrogate)"
         pair = pair_of(typed(names), *texts)
-        used |= {*pair._fields}
+        every = names if fields is names else names | {"translation": None} | fields
+        used = {*sides} | ({*pair._fields} - {"source", "target"})
         self._text.count_others((name, value) for name, value in every.items() if name not in used)
         return pair
+
+
+def _texts(fields: Mapping[str, Any]) -> list[str]:
+    """The names of an object's fields that may be texts."""
+    return [name for name, value in fields.items() if isinstance(value, str | None)]
+
+
+def _named(fields: Mapping[str, Any]) -> list[str]:
+    """The fields that are named source and target, or as other tools call these; none without both."""
+    names = _texts(fields)
+    return [names[place] for place in sides_named(tuple(names)) or ()]

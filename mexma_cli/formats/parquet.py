@@ -24,6 +24,7 @@ from mexma_cli.formats.bitext import (
     typed,
 )
 from mexma_cli.formats.tmx import sides_among
+from mexma_cli.formats.tsv import sides_named
 from mexma_cli.text.compression import check_ratio
 
 if TYPE_CHECKING:
@@ -141,10 +142,12 @@ class _Reader:
         from pyarrow import types
 
         names, inner, where = schema.names, "", self._where
-        texts = list(_TEXTS)
-        if not set(texts) <= set(names):
-            if "translation" in names and types.is_struct(found := schema.field("translation").type):
-                names, inner = [field.name for field in found], "translation."
+        plain = [field.name for field in schema if not types.is_struct(field.type)]
+        if not sides_named(tuple(plain)) and "translation" in {*names} - {*plain}:
+            names = plain = [field.name for field in schema.field("translation").type]
+            inner = "translation."
+        texts = [plain[place] for place in sides_named(tuple(plain)) or ()]
+        if not texts:
             texts, self.languages = sides_among(self.languages, names, where, self._text.options)
             if not all(texts) or len(texts) < 2:
                 listed = f"it has {', '.join(names[:9])}"

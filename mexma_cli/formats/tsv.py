@@ -422,6 +422,25 @@ def _columns(source: int, target: int, score: int | None, names: Sequence[str]) 
     return Columns(source, target, score, len(names), others)
 
 
+@lru_cache(maxsize=4096)
+def sides_named(names: tuple[str, ...]) -> tuple[int, int] | None:
+    """The places of source and target among the names of columns or fields: `source` and `target` where both
+    are there, or names such as `src` and `tgt`; None where a side is missing."""
+    plain = list(map(_plain, names))
+    both = {"source", "target"} <= {*plain}
+    found = [
+        min(((name == first) != both, place) for place, name in enumerate(plain) if name in group)[1]
+        for first, group in (("source", _SOURCE), ("target", _TARGET))
+        if group & {*plain}
+    ]
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def _plain(name: str) -> str:
+    """The name of a column as the lists above have it."""
+    return name.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_")
+
+
 def columns_of(
     fields: Sequence[str],
     rows: Sequence[Sequence[str]] = (),
@@ -437,12 +456,10 @@ def columns_of(
         stated: Codes of the languages that are wanted, which choose the columns.
         others: Beside languages, columns may have any names.
     """
-    names = [field.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_") for field in fields]
+    names = list(map(_plain, fields))
     score = next((place for place, name in enumerate(names) if name in _SCORE), None)
-    sources = [place for place, name in enumerate(names) if name in _SOURCE]
-    targets = [place for place, name in enumerate(names) if name in _TARGET]
-    if sources and targets:
-        return _columns(sources[0], targets[0], score, fields)
+    if named := sides_named(tuple(fields)):
+        return _columns(*named, score, fields)
     spoken = {place: code for place, name in enumerate(names) if (code := _language(name))}
     known = (name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken)
     if not others and not all(known):

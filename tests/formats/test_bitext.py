@@ -29,6 +29,7 @@ from mexma_cli.formats.bitext import (
 )
 from mexma_cli.formats.tsv import Tsv, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
+from tests.command import write
 
 PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
 LANGUAGES = ("fra_Latn", "eng_Latn")
@@ -165,6 +166,35 @@ def test_objects_with_the_names_of_languages(
     if "und" in languages:
         with pytest.raises(MexmaError, match="line 1 has en, fr, de; two languages are read"):
             formats()["jsonl"].read(raw, languages=languages)
+
+
+@pytest.mark.parametrize(
+    ("row", "pair", "others"),
+    [
+        ({"uid": 7, "src": "un", "tgt": "one", "note": "x"}, ("un", "one"), {"uid": 1, "note": 1}),
+        ({"note": "x", "Sentence 2": "one", "sentence1": "un"}, ("un", "one"), {"note": 1}),
+        ({"original": "x", "source": "un", "target": "one"}, ("un", "one"), {"original": 1}),
+        ({"source": "web", "src": "un", "trg": "one"}, ("un", "one"), {"source": 1}),
+        ({"source": "web", "fr": "un", "en": "one"}, ("un", "one"), {"source": 1}),
+        ({"origin": "web", "translation": {"src": "un", "tgt": "one"}}, ("un", "one"), {"origin": 1}),
+    ],
+)
+def test_names_of_sides_are_no_languages(
+    row: dict[str, object], pair: tuple[str, str], others: dict[str, int], tmp_path: Path
+) -> None:
+    """`src` is Sardinian and `tgt` Central Tagbanwa, too."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    write(tmp_path / "jsonl", json.dumps(row))
+    write_table(pyarrow.Table.from_pylist([row]), tmp_path / "parquet")
+    kinds = ["jsonl", "parquet"]
+    if "translation" not in row:
+        write(tmp_path / "tsv", "\t".join(row), "\t".join(map(str, row.values())))
+        kinds += ["tsv"] * ("fr" not in row)
+    for kind in kinds:
+        found = open_pairs(tmp_path / kind, languages=("fr", "en"))
+        assert (found.kind, list(found.pairs), dict(found.others)) == (kind, [pair], others)
 
 
 def test_reads_pairs_of_two_fields() -> None:
