@@ -128,7 +128,9 @@ class FilterJob:
     @cached_property
     def limits(self) -> dict[str, float]:
         """The rules that are on, by name, with their limits; an unknown rule or limit is refused."""
-        return chosen_limits(self.settings.on, self.settings.off)
+        on, off = self.settings.on, self.settings.off
+        named = ("excluded",) if self.exclude and "excluded" not in off else ()  # with `off: all`, too
+        return chosen_limits((*on, *named), off)
 
 
 @dataclass
@@ -155,7 +157,7 @@ def filter_files(
     kind = _written_as(job, bitext.kind)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
-        rules = filter_rules(job.settings, bitext.languages, job.exclude, job.languages)
+        rules = _rules_of(job, bitext.languages)
         judged = _judged(bitext, rules, job, kind == bitext.kind, found.left_out, on_progress)
         batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
@@ -183,26 +185,20 @@ def _written_as(job: FilterJob, kind: str) -> str:
     return job.kind or named or (Tsv.name if unwritten else same.name)
 
 
-def filter_rules(
-    settings: RuleSettings,
-    spoken: tuple[str, str],
-    exclude: Sequence[Path] = (),
-    stated: tuple[str, str] = (UNSTATED, UNSTATED),
-) -> PairRules:
-    """The rules as they can be applied; those that cannot are named in the log. The languages that are
-    `stated` choose among those of files of `exclude`."""
-    limits = chosen_limits(settings.on, settings.off)
-    needing = " and ".join(name for name in ("script", "language") if name in limits)
+def _rules_of(job: FilterJob, spoken: tuple[str, str]) -> PairRules:
+    """The rules as they can be applied to text in these languages; those that cannot are named in the log."""
+    needing = " and ".join(name for name in ("script", "language") if name in job.limits)
     known = [languages.known(code) for code in spoken]
     for side, code, meant in zip(("source", "target"), spoken, known, strict=True):
         if meant == UNSTATED and needing:
             why = f"--{side}-lang states none" if code == UNSTATED else f"{code} is not the code of one"
             log.warning("the language of the %s is not checked (rules %s): %s", side, needing, why)
-    model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
+    lid = job.settings.lid, job.settings.lid_model
+    model = identifier(*lid) if "language" in job.limits else None
     foreign = [_foreign(model, code) if model else None for code in known]
     scripts = [languages.script(code) for code in known]
-    excluded, wrong = _excluded(exclude, stated)
-    return PairRules(limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1]))
+    excluded, wrong = _excluded(job.exclude, job.languages)
+    return PairRules(job.limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1]))
 
 
 def _excluded(files: Sequence[Path], stated: tuple[str, str]) -> tuple[set[int], set[int]]:

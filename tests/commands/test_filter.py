@@ -180,7 +180,7 @@ def test_a_test_set_in_any_format_is_excluded(name: str, text: str, tmp_path: Pa
     test_set = write(tmp_path / name, text)
     if not text:
         write_pairs(test_set, formats()[test_set.suffix[1:]], mined(PAIRS[1]), ("fra_Latn", "eng_Latn"))
-    options = (*LANGUAGES, "--off", "all", "--on", "excluded", "--exclude", test_set)
+    options = (*LANGUAGES, "--off", "all", "--exclude", test_set)
     done = ok(filtered(path, *options, "--rejects", tmp_path / "r"))
     dropped = [line.split("\t")[0] for line in (tmp_path / "r").read_text().splitlines()]
     assert dropped == ["excluded"] * (2 if name == "one.csv" else 3) and "warning" not in done.stderr
