@@ -114,9 +114,10 @@ def most_precise_place(count: np.ndarray, correct: np.ndarray) -> int:
 
 def unreachable(precision: float, highest: float, where: str, about: str = "") -> MexmaError:
     """The refusal of a precision that no cut has; the highest one is there."""
+    below = min(highest, precision - 1e-4)  # rounded, it would be the one that is wanted
     return MexmaError(
         f"no threshold has a precision of {100 * precision:.2f} %: the highest is {about}"
-        f"{100 * highest:.2f} %, {where}",
+        f"{100 * below:.2f} %, {where}",
         f"ask for less, such as a precision of {np.floor(100 * highest) / 100:g}"
         if highest >= _HARDLY
         else "hardly any of these pairs are translations, whatever the threshold",

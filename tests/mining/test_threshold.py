@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import choose, chosen_place, measured
+from mexma_cli.mining.threshold import choose, chosen_place, measured, unreachable
 
 Scored = tuple[np.ndarray, np.ndarray, int]
 
@@ -112,6 +112,11 @@ def test_the_loosest_cut_may_lie_below_a_worse_one() -> None:
     tied = np.array([5.0, 5.0, 3.0, 2.0, 1.0])
     with pytest.raises(MexmaError, match=r"80\.00 %: the highest is 75\.00 %, above 1\.5 \(3 of 4 pairs\)"):
         choose(tied, is_gold, 3, 0.8)
+
+
+def test_a_precision_that_is_nearly_reached_is_not_said_to_be() -> None:
+    assert "100.00 %: the highest is 99.99 %, here" in unreachable(1.0, 0.999999, "here").message
+    assert "95.00 %: the highest is 94.00 %, here" in unreachable(0.95, 0.94, "here").message
 
 
 @pytest.mark.parametrize(
