@@ -6,6 +6,7 @@ disk where there are many: so exact duplicates are found, and a cap keeps the sm
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from mexma_cli.stages.worker_pool import end_if_stopped
 from mexma_cli.store.spool import HASHED, Table, repeats
 from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import CODES, NAMES, PairRules
+
+log = logging.getLogger(__name__)
 
 CAP_SEED = 42
 """A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
@@ -55,13 +58,16 @@ def select(bitext: Bitext, rules: PairRules, limit: int | None, folder: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):
-        table, read = Table(HASHED, "hash", together=1, folder=folder), 0
+        table, read, others = Table(HASHED, "hash", together=1, folder=folder), 0, 0
         with path.open("wb") as file:
             rows = bitext.rows()
             while batch := list(islice(rows, _BATCH)):
                 end_if_stopped()
                 file.write(_filtered(batch, read, rules, table))
                 read += len(batch)
+                others += sum(map(bool, "\t".join(further for *_, further in batch).split("\t")))
+        if others and not (bitext.data.negatives and bitext.corpus.negatives == "columns"):
+            log.warning("%s: left out: values of other columns (%s)", bitext.files[0], f"{others:,}")
         if not read:
             raise MexmaError(f"{bitext.files[0]} has no lines")
         codes = np.memmap(path, dtype=np.uint8, mode="r+")

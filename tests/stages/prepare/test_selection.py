@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from mexma_cli.text.duplicates import pair_hash
 from mexma_cli.text.rules import PairRules
 
 
-def bitext(folder: Path, rows: list[tuple[str, str]], drop_duplicates: bool = True) -> Bitext:
+def bitext(folder: Path, rows: Sequence[tuple[str, ...]], drop_duplicates: bool = True) -> Bitext:
     (folder / "a.tsv").write_text("\n".join("\t".join(row) for row in rows))
     corpora = [{"name": "a", "format": "tsv", "path": "a.tsv", "languages": ["fra"]}]
     data = {"root": str(folder), "store": "s", "corpora": corpora, "drop_duplicates": drop_duplicates}
@@ -69,3 +71,17 @@ def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InterruptedError):
         select(bitext(tmp_path, rows), PairRules({"missing": 0}), None, tmp_path / "work")
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.fra.codes"]
+
+
+def test_values_of_columns_that_nothing_reads_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("une phrase", "a sentence", "web", "2021"), ("deux", "two", "", "2022"), ("trois", "three")]
+    made = bitext(tmp_path, rows)
+    assert select(made, PairRules({"missing": 0}), None, tmp_path / "work").kept == 3
+    assert caplog.messages == [f"{tmp_path / 'a.tsv'}: left out: values of other columns (3)"]
+    caplog.clear()
+    corpus = made.corpus.model_copy(update={"negatives": "columns"})
+    made = replace(made, corpus=corpus, data=made.data.model_copy(update={"negatives": 2}))
+    select(made, PairRules({"missing": 0}), None, tmp_path / "work")
+    assert not caplog.messages
