@@ -277,6 +277,8 @@ class _Reader:
             self._raw.left_out["notes and properties"] += 1
         if name == "tu":
             self._segments, self._properties, self._tags, self._language = {}, {}, {}, ""
+            if attributes.get("tuid") not in (None, str(self._units + 1)):
+                self._raw.left_out["ids of units (tuid)"] += 1
         elif name == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or UNSTATED
         elif name == "prop" and not self._language:

@@ -200,7 +200,9 @@ def _limit(rule: Rule, text: str) -> float:
     except ValueError:
         limit = -1.0
     if not 0 <= limit < float("inf"):
-        raise MexmaError(f"{rule.name}={text}: the limit is no number", f"such as {rule.name}={rule.limit:g}")
+        raise MexmaError(
+            f"{rule.name}={text}: the limit is no number of 0 or more", f"such as {rule.name}={rule.limit:g}"
+        )
     if rule.limit < 1 < limit:
         raise MexmaError(f"{rule.name}={text}: the limit is a share, at most 1{of_percent(limit)}")
     return limit

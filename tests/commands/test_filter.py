@@ -194,6 +194,14 @@ def test_a_file_that_excludes_nothing_is_told(text: str, tmp_path: Path) -> None
     assert "nothing.txt has no sentence" in done.stderr
 
 
+def test_ids_of_units_that_are_not_kept_are_counted(tmp_path: Path) -> None:
+    path = made(tmp_path / "in.tmx", "tmx")
+    assert "tuid" not in ok(filtered(path, "--off", "all", "-o", tmp_path / "same.tmx")).stderr
+    path.write_text(path.read_text().replace('tuid="', 'tuid="a'))
+    done = ok(filtered(path, "--off", "all", "-o", tmp_path / "out.tmx"))
+    assert "left out: ids of units (tuid) (10)" in done.stderr
+
+
 def test_two_files_of_lines(tmp_path: Path) -> None:
     sides = [write(tmp_path / f"x.{side}", *(pair[side] for pair in PAIRS)) for side in (1, 2)]
     done = ok(filtered(*sides, *LANGUAGES, "--rejects", tmp_path / "r"))

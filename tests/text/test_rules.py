@@ -175,7 +175,7 @@ def test_rules_are_turned_on_and_off_by_name() -> None:
         ([], ["htm"], "there is no rule 'htm'"),
         (["html=3"], [], "the rule html has no limit"),
         (["short=many"], [], "short=many: the limit is no number"),
-        (["short=-1"], [], "short=-1: the limit is no number"),
+        (["short=-1"], [], "short=-1: the limit is no number of 0 or more"),
         (["copy=95"], [], "copy=95: the limit is a share, at most 1; did you mean 0.95?"),
     ],
 )
