@@ -159,11 +159,11 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
     count = len(found.candidates)
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
-    if found.score == "probability" and count and not chosen:
+    if found.score == "probability" and count and found.estimated is None:
         from mexma_cli.classifier.precision import Translations
 
-        said = "%s; --threshold 0.5 or --precision 0.95 drops most of the others"
-        log.info(said, Translations.among(found.candidates.scores))
+        advice = "" if chosen else "; --threshold 0.5 or --precision 0.95 drops most of the others"
+        log.info("%s%s", Translations.among(found.candidates.scores), advice)
     if found.dropped:
         names = {
             "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",
@@ -172,7 +172,7 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
         }
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
-    if chosen and count and not found.dropped.get("threshold"):
+    if chosen and found.estimated is None and count and not found.dropped.get("threshold"):
         log.warning("the threshold drops none of %s", counted(found.found, "candidate"))
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.kept:

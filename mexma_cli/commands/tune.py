@@ -18,6 +18,7 @@ from mexma_cli.commands.options import (
     document_options,
     encoder_options,
     json_option,
+    languages_option,
     no_verify_option,
     options_of,
     output_option,
@@ -32,7 +33,7 @@ from mexma_cli.commands.tune_output import (
     tuned_json,
 )
 from mexma_cli.errors import MexmaError, visible
-from mexma_cli.languages import resolve
+from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.text.amounts import counted
 
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
-_OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
+_OF_GOLD = ("gold", "source_ids", "target_ids", "output", "codes")
 _OF_MINING = ("margin", "k", "retrieval", "classifier", "plugin", "max_score", "drop_copies")
 _OF_TEXTS = (
     *_OF_MINING,
@@ -53,6 +54,8 @@ _OF_TEXTS = (
     "save_threshold",
     "label",
     "labels",
+    "source_lang",
+    "target_lang",
     *EncoderChoice.model_fields,
 )
 
@@ -96,6 +99,7 @@ _OF_TEXTS = (
 @click.option(
     "--languages",
     "--langs",
+    "codes",
     metavar="CODES",
     help="One threshold a language; {lang} in file names stands for its code.",
 )
@@ -104,6 +108,7 @@ _OF_TEXTS = (
 @output_option(None, "Write the pairs above the threshold there, best first.")
 @options_of(MineSettings, *_OF_MINING)
 @document_options
+@languages_option
 @encoder_options
 @no_verify_option
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
@@ -161,13 +166,13 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
         )
     if (options["source_ids"] is None) != (options["target_ids"] is None):
         raise click.UsageError("Give --source and --target together, or neither.")
-    if options["languages"] is not None:
+    if options["codes"] is not None:
         named = {"CANDIDATES": inputs[0]}
         named |= {_NAMES.get(name, f"--{name}"): options[name] for name in _FILES}
         for name, path in named.items():
             if path is not None and "{lang}" not in str(path):
                 raise click.UsageError(f"With --langs, {name} needs {{lang}} in its name: {path}")
-        if not all(code.strip() for code in options["languages"].split(",")):
+        if not all(code.strip() for code in options["codes"].split(",")):
             raise click.UsageError(f"--langs {options['languages']!r} has an empty code.")
 
 
@@ -177,8 +182,8 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
     files = TuningFiles(candidates, **{name: options[name] for name in _FILES})
     jobs = {"": files}
-    if options["languages"] is not None:
-        jobs = files.of_all([code.strip() for code in options["languages"].split(",")])
+    if options["codes"] is not None:
+        jobs = files.of_all([code.strip() for code in options["codes"].split(",")])
     for job in jobs.values():
         check_inputs(job.inputs)
         _check_outputs(job.output, job.plot, job.inputs)
@@ -189,7 +194,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
         _log_summary(found, about)
         tell_precision(precision, found.best, about)
         tuned[language] = found.without_pairs()
-    if options["languages"] is None:
+    if options["codes"] is None:
         if as_json:
             click.echo(json.dumps(tuned_json(tuned[""])))
         else:
@@ -203,6 +208,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
+    from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
     from mexma_cli.stages.mine.thresholds import read_thresholds, save_threshold, stored_threshold
@@ -218,10 +224,16 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     _check_outputs(None, options["plot"], read)
     check_outputs([labels] if options["label"] else [], read)
     saved = options["save_threshold"]
+    codes = options["languages"]
+    languages = language_of(inputs[0], codes[0]), language_of(inputs[1], codes[1])
+    if saved is not None and UNSTATED in languages:
+        raise click.UsageError(
+            "--save-threshold keeps a threshold for two languages: give --source-lang and --target-lang."
+        )
     if saved is not None and saved.exists():
         read_thresholds(saved)  # that it is one
     with ExitStack() as stack:
-        source, target = opened(stack, inputs, options["encoder"])
+        source, target = opened(stack, inputs, options["encoder"], languages=languages)
         within = documents_of(inputs, documents) if documents else None
         how, bar = options["settings"].but(threshold="auto"), progress_bar(stack, "mining")
         found = mine(source, target, how, documents=within, on_progress=bar).estimated
@@ -239,7 +251,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         best = model.choose(precision)
         tell_precision(precision, best)
         if saved is not None:
-            save_threshold(saved, stored_threshold(best, (source, target), found.settings))
+            save_threshold(saved, stored_threshold(best, source.manifest, languages, found.settings))
     if options["plot"] is not None:
         draw_estimate(options["plot"], model, best.threshold, inputs)
     if as_json:

@@ -104,6 +104,8 @@ def test_a_threshold_that_drops_nothing_is_warned_of(pair: tuple[Path, Path], sc
     assert "the threshold drops" not in done.stderr and len(done.stdout.splitlines()) < len(rows)
     done = ok(run("mine", *pair, "--score=probability", "--threshold", "0"))
     assert "warning: the threshold drops none of 3 candidates" in done.stderr
+    done = ok(run("mine", *pair, "--score=probability", "--precision", "0.01"))
+    assert "asked for a precision of 1.00 %" in done.stderr and "drops none" not in done.stderr
 
 
 def test_no_pair_above_the_threshold_is_a_warning(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -234,18 +236,21 @@ def test_kept_neighbours_give_the_same_pairs(pair: tuple[Path, Path], tmp_path: 
 def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Path) -> None:
     manifest = json.loads((pair[0] / "manifest.json").read_text())
     known = {
-        "encoder": "x", "fingerprint": manifest["fingerprint"], "source": "und", "target": "und", "k": 2,
+        "encoder": "x", "fingerprint": manifest["fingerprint"],
+        "source": "fra_Latn", "target": "eng_Latn", "k": 2,
         "score": "margin", "margin": "absolute", "threshold": 0.5, "precision": 0.9,
         "precision_interval": [0.8, 1.0],
     }  # fmt: skip
     file = tmp_path / "known.json"
     file.write_text(json.dumps([known]))
-    kept = ("mine", *pair, "--thresholds", file, "--margin", "absolute")
+    unstated = ("mine", *pair, "--thresholds", file, "--margin", "absolute")
+    kept = (*unstated, "--source-lang", "eng", "--target-lang", "fra")
     result = ok(run(*kept, "-k", 2))
     typed = run("mine", *pair, "--margin", "absolute", "-k", 2, "--threshold", 0.5)
     assert result.stdout == typed.stdout != ""
     assert f"threshold 0.5, from {file}" in result.stderr
-    fails(run(*kept), 1, "no threshold for", "and -k 4 --margin absolute", "there is one for -k 2")
+    fails(run(*kept), 1, "no threshold for English and French with this encoder and -k 4", "one for -k 2")
+    fails(run(*unstated, "-k", 2), 1, "of these texts are not stated", "give --source-lang and --target-lang")
     file.write_text('{"threshold": 1}')
     fails(run(*kept), 1, "known.json is no file of thresholds: it has no list of them")
     for wrong, told in (

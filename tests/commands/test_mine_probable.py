@@ -128,13 +128,17 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
     assert ok(run("mine", *stores, *kept)).stdout == ok(run("mine", *stores, "--threshold", "0.4")).stdout
 
 
-def test_without_a_threshold_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
+def test_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     done = ok(run("mine", *stores))
     chances = np.array([line.split("\t")[0] for line in done.stdout.splitlines()], np.float32)
     low, high = PairPrecision(chances, chances).translations_interval
     found = f"about {chances.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations; --threshold 0.5"
     assert found in done.stderr and low < chances.sum() < high
-    assert "are translations;" not in ok(run("mine", *stores, "--threshold", "0")).stderr
+    above = chances[chances > 0.25]
+    low, high = PairPrecision(above, above).translations_interval
+    done = ok(run("mine", *stores, "--threshold", "0.25"))
+    assert f"about {above.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations\n" in done.stderr
+    assert "are translations" not in ok(run("mine", *stores, "--precision", "0.2")).stderr
 
 
 def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:

@@ -15,6 +15,7 @@ from tests.command import fails, ok, run, write
 
 ROOT = Path(__file__).parents[2]
 LABELS = 30
+LANGUAGES = "--source-lang", "spa", "--target-lang", "eng"
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +65,11 @@ def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
     sides = text / "spa.txt", text / "eng.emb"  # a text is embedded on the way
     options = ("-k", "3", "--margin", "distance", "--precision", "0.7")
     kept = "--save-threshold", tmp_path / "kept.json"
-    result = ok(run("tune", *sides, *options, *kept, "--plot", tmp_path / "scores.png"))
+    refused = run("tune", *sides, *options, *kept)
+    fails(refused, 2, "--save-threshold keeps a threshold for two languages: give --source-lang")
+    result = ok(run("tune", *sides, *options, *kept, *LANGUAGES, "--plot", tmp_path / "scores.png"))
     stores = text / "spa.emb", text / "eng.emb"
-    found = json.loads(ok(run("tune", *stores, *options, *kept, "--json")).stdout)
+    found = json.loads(ok(run("tune", *stores, *options, *kept, *LANGUAGES, "--json")).stdout)
     lines = result.stdout.splitlines()
     assert lines[0] == f"threshold  {found['threshold']:.6f}" and found["precision"] >= 0.7
     got = f"threshold {found['threshold']:.6f} has {100 * found['precision']:.2f} %"
@@ -80,7 +83,8 @@ def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "scores.png").stat().st_size > 5000
     (one,) = json.loads((tmp_path / "kept.json").read_text())  # the second takes the first one's place
     assert (one["threshold"], one["score"], one["k"]) == (found["threshold"], "margin", 3)
-    mined = ok(run("mine", *stores, *options[:4], "--thresholds", tmp_path / "kept.json"))
+    assert (one["source"], one["target"]) == ("spa_Latn", "eng_Latn")
+    mined = ok(run("mine", *stores, *options[:4], "--thresholds", tmp_path / "kept.json", *LANGUAGES))
     assert len(mined.stdout.splitlines()) == found["pairs"] and " below the threshold\n" in mined.stderr
     at_once = ok(run("mine", *stores, *options))
     assert at_once.stdout == mined.stdout and got in at_once.stderr
@@ -285,7 +289,8 @@ def test_bad_input(text: Path) -> None:
     gold, stores = text / "gold.tsv", (text / "spa.emb", text / "eng.emb")
     for code, message, *arguments in (
         (2, "--save-threshold does not go with --gold", gold, "--save-threshold", gold, "--gold", gold),
-        (1, "gold.tsv is damaged: not JSON", *stores, "--save-threshold", gold),
+        (2, "--source-lang does not go with --gold", gold, "--source-lang", "spa", "--gold", gold),
+        (1, "gold.tsv is damaged: not JSON", *stores, "--save-threshold", gold, *LANGUAGES),
         (2, "--output does not go with two texts. Keep the threshold", *stores, "-o", text / "kept.tsv"),
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),

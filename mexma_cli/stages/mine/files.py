@@ -92,7 +92,7 @@ def mine_files(
             job.documents.check_lines((source.rows, target.rows), job.names)
         seconds = {"opening": time.monotonic() - started}
         if job.thresholds is not None:
-            threshold = known_threshold(job.thresholds, (source, target), how)
+            threshold = known_threshold(job.thresholds, source.manifest, job.languages, how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
             job = replace(job, settings=how.but(threshold=threshold))
         known: PrecomputedNeighbours | SearchResult | None = None

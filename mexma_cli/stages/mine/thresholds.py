@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from mexma_cli import languages
 from mexma_cli.classifier.precision import EstimatedCut
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.languages import UNSTATED, name
 from mexma_cli.settings.section import first_mistake
 from mexma_cli.settings.stages import MineSettings
-from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.folder import Frozen
+from mexma_cli.store.layout import EmbeddingManifest
 
 FILE = "thresholds.json"
 
@@ -40,14 +40,15 @@ class StoredThreshold(Frozen):
         return frozenset((self.source, self.target)), self.fingerprint, self.score, self.k, self.margin
 
 
-def stored_threshold(cut: EstimatedCut, stores: StorePair, settings: MineSettings) -> StoredThreshold:
-    """A threshold that was found for two stores."""
-    own, other = (store.manifest for store in stores)
+def stored_threshold(
+    cut: EstimatedCut, encoded: EmbeddingManifest, languages: tuple[str, str], settings: MineSettings
+) -> StoredThreshold:
+    """A threshold that was found for two languages and the encoder of one of their stores."""
     return StoredThreshold(
-        encoder=own.encoder,
-        fingerprint=own.fingerprint,
-        source=own.language,
-        target=other.language,
+        encoder=encoded.encoder,
+        fingerprint=encoded.fingerprint,
+        source=languages[0],
+        target=languages[1],
         score=settings.score or "margin",
         k=settings.k,
         margin=settings.margin,
@@ -89,16 +90,23 @@ def read_thresholds(path: Path) -> list[StoredThreshold]:
     )
 
 
-def known_threshold(path: Path, stores: StorePair, settings: MineSettings) -> float:
-    """The threshold of a file for these stores, in either direction of their languages. Where there is none
-    for their encoder, languages and settings, the message says what is nearest."""
-    pair = frozenset(store.manifest.language for store in stores)
-    of_pair = [one for one in read_thresholds(path) if {one.source, one.target} == pair]
-    wanted = pair, stores[0].manifest.fingerprint, settings.score, settings.k, settings.margin
+def known_threshold(
+    path: Path, encoded: EmbeddingManifest, languages: tuple[str, str], settings: MineSettings
+) -> float:
+    """The threshold of a file for two languages, in either direction, and the encoder of one of their stores.
+    Where there is none for them and these settings, the message says what is nearest."""
+    found = read_thresholds(path)
+    if UNSTATED in languages:
+        raise MexmaError(
+            f"{path} has thresholds for languages, and those of these texts are not stated",
+            "give --source-lang and --target-lang",
+        )
+    of_pair = [one for one in found if {one.source, one.target} == {*languages}]
+    wanted = frozenset(languages), encoded.fingerprint, settings.score, settings.k, settings.margin
     for one in of_pair:
         if one.key == wanted:
             return one.threshold
-    names = " and ".join(languages.name(store.manifest.language) for store in stores)
+    names = " and ".join(map(name, languages))
     there = "; ".join(f"{_options(one.score, one.k, one.margin)} with {one.encoder}" for one in of_pair)
     how = _options(settings.score, settings.k, settings.margin)
     raise MexmaError(

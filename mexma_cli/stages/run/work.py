@@ -371,8 +371,8 @@ def mine(task: Task) -> dict[str, Any]:
         changed += mined.write(task.output / name, kind)
     threshold, found = None, mined.estimated
     if found is not None:
-        stores = task.store("source"), task.store("target")
-        stored = stored_threshold(found.cut, stores, found.settings)
+        encoded = task.store("source").manifest
+        stored = stored_threshold(found.cut, encoded, task.languages, found.settings)
         threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
         if documents is not None:
             notes.append(UNDERESTIMATED)
