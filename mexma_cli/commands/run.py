@@ -112,10 +112,10 @@ def command(
     if jobs is not None and executor != "local":
         raise click.UsageError(f"--jobs is for --executor local; `{executor}` in the recipe has its own.")
     found = load_corpus(recipe, overrides)
-    if status:
-        _print(status_of(found), as_json)
-        return
     chosen = Selection(only, start, tuple(map(resolve_pair, pairs.split(",") if pairs else ())))
+    if status:
+        _print(status_of(found, chosen), as_json)
+        return
     if dry_run:
         from mexma_cli.stages.run.estimate import estimate
 

@@ -36,13 +36,12 @@ from mexma_cli.stages.run.plan import (
     Inputs,
     Selection,
     by_probability,
-    check_settings,
     cut_of,
     inputs_of,
     plan,
 )
 from mexma_cli.stages.run.remote import with_copies
-from mexma_cli.stages.run.run import look
+from mexma_cli.stages.run.run import check_recipe, look
 from mexma_cli.stages.run.units import Kind, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
@@ -101,7 +100,7 @@ def estimate(
     Raises:
         MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
     """
-    check_settings(recipe)
+    check_recipe(recipe)
     recipe = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(recipe)
     before = resident()

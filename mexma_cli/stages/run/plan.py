@@ -91,9 +91,10 @@ class Selection:
                 name, have = "-".join(pair), map("-".join, known.values())
                 hint = choice(name, have, "pairs", "see its key `pairs`")
                 raise MexmaError(f"{name} is no pair of this recipe", hint)
-        wanted = list(dict.fromkeys(known[frozenset(pair)] for pair in self.pairs))
-        spoken = {code: text for code, text in recipe.languages.items() if code in chain(*wanted)}
-        return recipe.model_copy(update={"pairs": tuple(wanted), "languages": spoken}) if wanted else recipe
+        wanted = tuple(dict.fromkeys(known[frozenset(pair)] for pair in self.pairs)) or recipe.pairs
+        spoken = recipe.model_copy(update={"pairs": wanted}).language_pairs()
+        languages = {code: text for code, text in recipe.languages.items() if code in chain(*spoken)}
+        return recipe.model_copy(update={"pairs": wanted, "languages": languages})
 
     def goals(self, recipe: CorpusRecipe) -> list[str]:
         """The last unit of each language pair, if that is wanted."""

@@ -54,13 +54,9 @@ def run_corpus(
     run, for the run's folder. Refused: an input that is missing, something else where results go, another
     process that runs the same recipe, results that cannot be copied to `output.to`. If units failed, the log
     has said why."""
-    check_settings(recipe)
+    check_recipe(recipe)
     chosen = chosen or Selection()
-    if recipe.output.to is not None:
-        check_destination(recipe.output.to, [*results_of(recipe), PAGE, FILE])
-    wanted, folder = chosen.narrowed(recipe), RunFolder(Path(recipe.run))
-    _check_place(folder, recipe)
-    wanted = with_copies(wanted)
+    wanted, folder = with_copies(chosen.narrowed(recipe)), RunFolder(Path(recipe.run))
     inputs = inputs_of(wanted)
     check_copies(
         folder.path.absolute(), {path: sum_ for files in inputs.values() for path, sum_ in files.items()}
@@ -108,8 +104,14 @@ def run_corpus(
     return progress
 
 
-def _check_place(folder: RunFolder, recipe: CorpusRecipe) -> None:
-    """Refuse a run's folder in which the name of one of its own files is another's."""
+def check_recipe(recipe: CorpusRecipe) -> None:
+    """Find out before the work whether a run of the recipe can begin: refused are settings that no stage
+    knows, an `output.to` that cannot be reached, and something else where results or the run's own files
+    go."""
+    check_settings(recipe)
+    if recipe.output.to is not None:
+        check_destination(recipe.output.to, [*results_of(recipe), PAGE, FILE])
+    folder = RunFolder(Path(recipe.run))
     folder.check_free()
     for name, of_a_run in _OWN.items():
         path, ours = folder.path / name, False
@@ -196,12 +198,12 @@ def look(recipe: CorpusRecipe, inputs: Inputs, chosen: Selection) -> Progress:
     return Scheduler(folder, kinds, here, taken=chosen.taken, goals=goals).look()
 
 
-def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
+def status_of(recipe: CorpusRecipe, chosen: Selection | None = None) -> dict[str, Any]:
     """The status that a run has written, and whether it goes on: `state` is running, finished, stopped, or
-    unknown, where it has not finished and the file system has no locks that would tell. One that has not
-    begun is refused. Of the units that workers were given, `waiting` are those that none has begun. Where
-    nothing works on the run, all units of the recipe are counted anew: `again` are those that were done, of
-    inputs or settings that are others now."""
+    unknown, where it has not finished and the file system has no locks that would tell. Of the units that
+    workers were given, `waiting` are those that none has begun. Where nothing works on the run, the chosen
+    units of the recipe are counted anew: `again` are those that were done, of inputs or settings that are
+    others now. Refused: a run that has not begun, and a choice among the units of one that goes on."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
@@ -210,9 +212,14 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     ended = "finished" if status.pop("finished") else "unknown" if held is None else "stopped"
     if held is False:
         try:
-            _count_anew(recipe, status)
+            _count_anew(recipe, chosen or Selection(), status)
         except MexmaError as error:
             log.warning("whether that is up to date is not known: %s", error.message)
+    elif chosen not in (None, Selection()):
+        raise MexmaError(
+            f"{recipe.run}: the status of a run that goes on is that of all its units",
+            "leave out --pairs, --only and --from",
+        )
     elif held:
         _tell_waiting(RunFolder(path.parent), status)
     return {"state": "running" if held else ended} | status
@@ -229,13 +236,13 @@ def _tell_waiting(folder: RunFolder, status: dict[str, Any]) -> None:
                 del status["running"][name]
 
 
-def _count_anew(recipe: CorpusRecipe, status: dict[str, Any]) -> None:
-    """Put the state of each unit that the recipe has now into a status, which may be of some of its pairs or
-    stages alone."""
-    here, folder = with_copies(recipe), RunFolder(Path(recipe.run))
+def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any]) -> None:
+    """Put the state of each chosen unit that the recipe has now into a status, which may be of others."""
+    here, folder = with_copies(chosen.narrowed(recipe)), RunFolder(Path(recipe.run))
     inputs = inputs_of(here)
-    now, blocked, stages = look(here, inputs, Selection()), set[str](), dict[str, Counter[str]]()
-    for kind in plan(here, inputs, partial(cut_of, folder.record)):  # with texts that are to be cut again
+    now, blocked, stages = look(here, inputs, chosen), set[str](), dict[str, Counter[str]]()
+    planned = plan(here, inputs, partial(cut_of, folder.record))  # with texts that are to be cut again
+    for kind in chosen.of(planned):
         for unit in kind.units():
             state = ""
             if now.is_done(unit.name):

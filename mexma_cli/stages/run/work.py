@@ -207,7 +207,14 @@ def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
     lines = task.settings["lines"]
     if "sentences" in task.unit.inputs:
-        sentences = _sentences(task, "sentences")
+        sentences, split = _sentences(task, "sentences"), task.record("sentences").facts
+        if not split["kept"]:
+            lost = {**split["documents_dropped"], **split["dropped"]}
+            raise MexmaError(
+                f"{task.unit.name.partition('/')[0]}: no sentence is left of "
+                f"{counted(split['documents'], 'document')} and {counted(split['sentences'], 'sentence')}",
+                ", ".join(f"{count:,} dropped by {rule}" for rule, count in lost.items()) or None,
+            )
         return write_pieces(read_lines(sentences), task.output, lines, str(sentences))
     texts = list(task.unit.files)
     broken = broken_lines(next(read_pieces(Path(texts[0]), texts[0]), b""))

@@ -15,7 +15,7 @@ import pytest
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.settings.corpus import CorpusRecipe, LanguageText, RunSplitting
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
@@ -26,7 +26,7 @@ from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.stages.run.units import only_worker
 from mexma_cli.text.lines import read_lines
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 from tests.corpora import LINES, InThisProcess, corpus
 
 EXAMPLES = Path(__file__).parents[3] / "examples/spa-eng"
@@ -235,6 +235,9 @@ def test_the_status_after_a_run_of_some_pairs_counts_all_of_the_recipe(copy: Cor
     done(csv, one)
     fewer = whole.but(pairs=one.pairs)
     assert stages(fewer)["mine"] == {"all": 1, "again": 1} and stages(fewer)["read"] == {"all": 2, "done": 2}
+    chosen = status_of(whole, Selection("embed", pairs=one.pairs))
+    assert chosen["stages"] == {"read": {"all": 2, "done": 2}, "embed": {"all": 10, "done": 10}}
+    assert list(estimate(fewer, Selection(), jobs=1)["languages"]) == [*one.pairs[0]]
 
 
 def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
@@ -454,6 +457,18 @@ def test_texts_are_read_again_in_a_stated_encoding(
         assert ("Il est venu d’Orléans, où il pleut." in read_lines(sentences)) == bool(name != "UTF-8")
 
 
+def test_a_language_of_which_no_sentence_is_left(tmp_path: Path, tiny_encoder: Path) -> None:
+    """Its pairs fail, and say which rules dropped the sentences; the others are mined."""
+    recipe = corpus(tmp_path, tiny_encoder)
+    recipe = recipe.but(
+        languages=recipe.languages | {"deu_Latn": LanguageText(input=("eng.txt",), split=RunSplitting())}
+    )
+    with pytest.raises(MexmaError, match=r"1 unit failed, which leaves 2 of 3 .*: deu_Latn/text"):
+        done(recipe)
+    why = status_of(recipe)["failed"]["deu_Latn/text"]
+    assert f"deu_Latn: no sentence is left of {LINES} documents and " in why and " dropped by " in why
+
+
 def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
     for keys, message in (
         ({"output": {"format": "xls"}}, "`output.format`: 'xls' is none of"),
@@ -465,9 +480,22 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
         ),
         ({"filter": {"lid_model": "none.bin"}}, r"`filter.lid_model`: .*/none.bin: no such file"),
     ):
-        with pytest.raises(MexmaError, match=message) as raised:
-            done(corpus(tmp_path, tiny_encoder, **keys))
-        assert "stdin" not in (raised.value.hint or "")
+        wrong = corpus(tmp_path, tiny_encoder, **keys)
+        for call in (partial(done, wrong), partial(estimate, wrong, Selection(), 1)):
+            with pytest.raises(MexmaError, match=message) as raised:
+                call()
+            assert "stdin" not in (raised.value.hint or "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_in_the_way_of_results_is_named_before_anything_is_done(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, output={"to": (tmp_path / "there").as_uri()})
+    theirs = write(tmp_path / "there/bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv", "mine")
+    for call in (partial(done, recipe), partial(estimate, recipe, Selection(), 1)):
+        with pytest.raises(MexmaError, match=f"{theirs.name} is "):
+            call()
     assert not (tmp_path / "run").exists()
 
 
