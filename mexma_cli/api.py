@@ -383,6 +383,7 @@ def score(
     encoder: Encoder | None = None,
     background: tuple[Text, Text] | None = None,
     probability: bool = False,
+    explain: bool = False,
     languages: tuple[str, str] = ("und", "und"),
     output: Name | None = None,
     **settings: Unpack[JudgingKeywords],
@@ -396,6 +397,7 @@ def score(
         encoder: As for `mine`.
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         probability: Find the probability of each line, too (`probabilities`); not with a background.
+        explain: With `output`: the same, and why a pair may be no translation.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         output: A file for the lines with their scores, which `filter` reads: .tsv, .csv or .jsonl.
         settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in
@@ -425,8 +427,11 @@ def score(
     from mexma_cli.text.writing import write_chunks
 
     wanted = JudgingSettings.of(settings)
+    probability = probability or explain or wanted.classifier is not None
     if probability and background:
-        raise TypeError("probability goes without a background")
+        raise TypeError("probability, explain and classifier go without a background")
+    if explain and output is None:
+        raise TypeError("explain goes with an output")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     around, outputs = list(map(_path, background or ())), [] if output is None else [Path(output)]
     kind = format_of(outputs[0], ROWS) if outputs else DEFAULT
@@ -439,7 +444,7 @@ def score(
         others = (stores[2], stores[3]) if background else None
         scored = score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
         if outputs:
-            write_chunks(outputs, scored_lines(stores[0], stores[1], scored, kind=kind))
+            write_chunks(outputs, scored_lines(stores[0], stores[1], scored, kind=kind, explain=explain))
         return scored
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -83,6 +84,8 @@ def types_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _fitted(value: Any, type_: Any, place: str) -> Any:
     alternatives, within = alternatives_of(type_), None
+    if Path in alternatives and isinstance(value, os.PathLike):
+        value = Path(value)
     for one in alternatives:
         if _is(value, one):
             try:
@@ -122,6 +125,8 @@ def _taken(value: Any, type_: Any, place: str) -> Any:
         return _taken(value, get_args(type_)[0], place)
     if kind in (tuple, Sequence, Iterable):
         parts = get_args(type_)
+        if isinstance(value, Set):  # the same order every time
+            value = sorted(value)
         items = (
             _fitted(item, parts[0], f"{place}, item {number}") for number, item in enumerate(value, 1)
         )  # of an Iterable looked at when they are asked for

@@ -30,6 +30,7 @@ from mexma_cli.settings.stages import (
     ScoreSettings,
     SplitSettings,
 )
+from tests.command import write
 from tests.examples import demo_pairs
 
 ROOT = Path(__file__).parent.parent
@@ -200,6 +201,36 @@ def test_scored_lines_are_written_and_filtered(aligned: Path) -> None:
     assert (aligned / "spa.txt").read_bytes() == before
     found = mexma_cli.filter(scored, kept, off=["all"], on=["probability=0.5"])
     assert found.read == 20 and found.kept > 10
+
+
+def test_scores_are_explained(aligned: Path) -> None:
+    texts, table = (aligned / "spa.txt", aligned / "eng.txt"), aligned / "explained.csv"
+    scored = mexma_cli.score(*texts, explain=True, output=table)
+    assert len(scored) == 20 and scored.probabilities is not None
+    assert repr(scored) == "Scored(20 lines, 0 with an empty side)"
+    assert table.read_text("utf-8").splitlines()[0] == "score,source,target,probability,doubts"
+    with pytest.raises(TypeError, match="explain goes with an output"):
+        mexma_cli.score(*texts, explain=True)
+
+
+class _Named:
+    """A path of another library."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+
+def test_any_path_is_one_and_files_of_a_set_are_sorted(tmp_path: Path) -> None:
+    for name in "cab":
+        write(tmp_path / f"{name}.txt", f"This is the text of {name}, and it is short.")
+    texts = {str(tmp_path / f"{name}.txt") for name in "cab"}
+    report = mexma_cli.split(texts, _Named(tmp_path / "all"), lang="eng")  # type: ignore[arg-type]
+    assert report.kept == 3
+    kept = (tmp_path / "all").read_text().splitlines()
+    assert [line[20] for line in kept] == ["a", "b", "c"]
 
 
 def test_figures_are_those_of_the_command(aligned: Path) -> None:
@@ -379,6 +410,10 @@ def test_an_error_of_a_call_names_keywords(folder: Path) -> None:
     store = folder / "spa.emb"
     with pytest.raises(mexma_cli.MexmaError, match=r"^score='probability' does not go with this"):
         mexma_cli.mine(store, store, score="probability")
+    text = folder / "latin.txt"
+    text.write_bytes(b"caf\xe9\n")
+    with pytest.raises(mexma_cli.MexmaError, match=r"is stated by `os\.environ\['MEXMA_ENCODING'\]`;"):
+        mexma_cli.mine(text, store)
     with pytest.raises(mexma_cli.MexmaError, match="hint: `lid_model` names a fastText model"):
         list(mexma_cli.langid(["Hola."], lid_model="nosuch.bin"))
 

@@ -263,6 +263,8 @@ def naming_keywords(types: Mapping[str, Any]) -> Iterator[None]:
 
     def known(option: str) -> tuple[str, Any] | None:
         name = option if option in types else IN_PYTHON.get(option, "")
+        if option == "encoding" and option not in types:  # a few functions have such a keyword
+            return "os.environ['MEXMA_ENCODING']", str
         return (name, types[name]) if name in types else None
 
     def given(name: str, value: str, kinds: Sequence[Any]) -> str:

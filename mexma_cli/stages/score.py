@@ -75,6 +75,12 @@ class Scored:
     rivals: Rivals | None = field(default=None, repr=False)
     """Beside the probabilities: what the vectors say against a pair."""
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __repr__(self) -> str:
+        return f"Scored({len(self)} lines, {self.empty} with an empty side)"
+
 
 class Rivals(NamedTuple):
     """The cosines of pairs, and the sentences of other pairs that are nearer.
