@@ -69,6 +69,17 @@ def test_vectors_of_any_length_have_their_direction(length: float, tmp_path: Pat
     assert found["one"] == found["other"] and len(found["one"][0].splitlines()) > 2
 
 
+def test_texts_in_one_language_are_told_of(tmp_path: Path) -> None:
+    source = ["A cat slept.", "The bus was late.", "We walked home.", "Il pleut."]
+    target = ["A cat slept!", "The bus was late.", "We walked home.", "It rains."]
+    pair = raw_store(tmp_path, "s", source, np.eye(4)), raw_store(tmp_path, "t", target, np.eye(4) + 0.01)
+    told = "warning: 3 of the best 4 pairs are copies, and no translations; --drop-copies drops them"
+    assert told in ok(run("mine", *pair)).stderr
+    assert "copies" not in ok(run("mine", *pair, "--top", "1", "--drop-copies")).stderr
+    few = raw_store(tmp_path, "f", [*target[:2], *"xy"], np.eye(4) + 0.01)
+    assert "copies" not in ok(run("mine", pair[0], few)).stderr
+
+
 def test_pairs_on_stdout_and_counts_on_stderr(pair: tuple[Path, Path]) -> None:
     result = ok(run("mine", *pair, "-k", "2", "--threshold", "1.5"))
     rows = [line.split("\t") for line in result.stdout.splitlines()]

@@ -27,12 +27,14 @@ from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.duplicates import copy_reasons
 from mexma_cli.text.lines import label_of, scan
 from mexma_cli.text.writing import only_process, write_chunks
 
 log = logging.getLogger(__name__)
 
-
+_LOOKED_AT = 200  # of the best pairs, for copies
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
@@ -115,6 +117,8 @@ def mine_files(
             journal=journal,
             on_progress=on_progress,
         )
+        if not (job.one_text or how.drop_copies):
+            _tell_copies(mined)
         writing = time.monotonic()
         lines = formats()[job.kind].write(mined, job.languages, job.with_ids)
         with together():
@@ -123,6 +127,15 @@ def mine_files(
             if job.report is not None:
                 write_report(job, (source, target), mined, changed, argv, seconds)
     return mined, changed
+
+
+def _tell_copies(mined: Mined) -> None:
+    """Warn where most of the best pairs are a sentence and its copy, as of texts in one language."""
+    best = list(mined.taken(slice(0, min(len(mined), _LOOKED_AT))))
+    copies = sum(map(bool, copy_reasons([pair.source for pair in best], [pair.target for pair in best])))
+    if copies > len(best) / 2:
+        said = "%s of the best %s are copies, and no translations; --drop-copies drops them"
+        log.warning(said, f"{copies:,}", counted(len(best), "pair"))
 
 
 def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
