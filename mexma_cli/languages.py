@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import takewhile
@@ -35,7 +36,7 @@ def _table() -> tuple[dict[str, str], dict[str, str], dict[str, list[str]]]:
     aliases: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for row in _TABLE.read_text(encoding="utf-8").splitlines():
-        code, english, other, belongs = row.split("\t")
+        code, english, other, belongs, _ = row.split("\t")
         names[code], groups[code] = english, belongs.split()
         aliases[code.lower()] = code
         for alias in other.split():
@@ -86,14 +87,33 @@ def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:
     return resolve(codes[0]), resolve(codes[1])
 
 
-def named(english: str) -> list[str]:
-    """The languages of an English name (``Yoruba``), in any case, by codes.
+def named(called: str) -> list[str]:
+    """The languages of a name, in English (``Yoruba``) or in the language itself (``Èdè Yorùbá``), by codes.
 
-    A language that is written in several scripts has several.
+    Case, accents and the order of words may differ, and words may be missing if nothing is called so in
+    full. A language that is written in several scripts has several codes.
     """
-    wanted = english.strip().lower()
-    in_table = [code for code, known in _table()[0].items() if known.partition(" (")[0].lower() == wanted]
-    return in_table or [resolve(code) for name, code in _registry().items() if name == wanted]
+    wanted = _words(called)
+    whole = [code for code, known in _names() if wanted in known]
+    whole = whole or [resolve(code) for name, code in _registry().items() if name == called.strip().lower()]
+    return whole or [code for code, known in _names() if wanted and any(wanted < name for name in known)]
+
+
+@lru_cache(maxsize=1)
+def _names() -> list[tuple[str, list[frozenset[str]]]]:
+    """The FLORES-200 codes, and the words of each name of the language."""
+    found = []
+    for row in _TABLE.read_text(encoding="utf-8").splitlines():
+        code, english, _, _, others = row.split("\t")
+        known = [english, english.partition(" (")[0], *others.split("; ")]
+        found.append((code, [words for name in known if (words := _words(name))]))
+    return found
+
+
+def _words(called: str) -> frozenset[str]:
+    """The words of a name, without accents."""
+    plain = unicodedata.normalize("NFKD", called).casefold()
+    return frozenset(re.findall(r"\w+", "".join(one for one in plain if not unicodedata.combining(one))))
 
 
 @lru_cache(maxsize=4096)

@@ -202,3 +202,32 @@ def test_every_language_has_groups_of_iso_639_5() -> None:
     groups = languages._table()[2]
     assert [code for code, found in groups.items() if not found] == ["kor_Hang"]
     assert all(len(one) == 3 and one.isalpha() for found in groups.values() for one in found)
+
+
+@pytest.mark.parametrize(
+    ("called", "codes"),
+    [
+        ("Yoruba", ["yor_Latn"]),
+        ("èdè yorùbá", ["yor_Latn"]),
+        ("kreyol", ["hat_Latn"]),
+        ("isiZulu", ["zul_Latn"]),
+        ("українська", ["ukr_Cyrl"]),
+        ("Farsi", ["pes_Arab"]),
+        ("chinese simplified", ["zho_Hans"]),
+        ("中文", ["zho_Hans", "zho_Hant"]),
+        ("norsk", ["nno_Latn", "nob_Latn"]),
+        ("Arabic", ["arb_Arab"]),  # though other names have the word, too
+        ("Gaelic", ["gla_Latn"]),
+        ("Klingon", ["tlh"]),
+        ("nosuch", []),
+        ("", []),
+    ],
+)
+def test_languages_by_their_names(called: str, codes: list[str]) -> None:
+    assert sorted(languages.named(called)) == codes
+
+
+def test_a_name_in_place_of_a_code_is_understood() -> None:
+    with pytest.raises(MexmaError) as error:
+        languages.resolve("kreyol")
+    assert error.value.hint == "did you mean hat_Latn (Haitian Creole)?"

@@ -34,7 +34,7 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
     """List languages: code, name, other spellings, encoders, splitter and identifier.
 
     CODES picks some, in FLORES-200 (fra_Latn), ISO 639 (fr, fre, fra), BCP-47 (pt-BR) or locale form
-    (fr_FR.UTF-8), or by English name (Yoruba). Codes shown are those of FLORES-200, else ISO 639-3. The
+    (fr_FR.UTF-8), or by name (Yoruba, Kreyòl). Codes shown are those of FLORES-200, else ISO 639-3. The
     columns say which encoders were trained on the language, which splitter `mexma split` takes, and whether
     the identifier knows it, or a language that it is confused with (`kin`).
 
@@ -83,7 +83,7 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
 
 
 def _meant(typed: str) -> list[str]:
-    """The languages of a code, or of an English name."""
+    """The languages of a code, or of a name."""
     try:
         return [languages.resolve(typed)]
     except MexmaError:
