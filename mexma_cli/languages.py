@@ -29,19 +29,21 @@ _SEVERAL = {
 
 
 @lru_cache(maxsize=1)
-def _table() -> tuple[dict[str, str], dict[str, str], dict[str, list[str]]]:
+def _table() -> tuple[dict[str, str], dict[str, str], dict[str, list[str]], dict[str, tuple[str, ...]]]:
     """FLORES-200 code -> English name; every other spelling (lower case, ``_``) -> FLORES-200 code; and that
-    -> the groups of ISO 639-5 that the language belongs to, from the family down."""
+    -> the groups of ISO 639-5 that the language belongs to, from the family down, and -> other names."""
     names: dict[str, str] = {}
     aliases: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
+    others: dict[str, tuple[str, ...]] = {}
     for row in _TABLE.read_text(encoding="utf-8").splitlines():
-        code, english, other, belongs, _ = row.split("\t")
+        code, english, other, belongs, called = row.split("\t")
         names[code], groups[code] = english, belongs.split()
+        others[code] = tuple(filter(None, called.split("; ")))
         aliases[code.lower()] = code
         for alias in other.split():
             aliases[alias] = code
-    return names, aliases, groups
+    return names, aliases, groups, others
 
 
 def codes() -> list[str]:
@@ -62,7 +64,7 @@ def resolve(code: str) -> str:
         MexmaError: No such language, or a code of several; the hint has the nearest codes, or these.
     """
     tag = _without_locale(code.strip())
-    names, aliases, _ = _table()
+    names, aliases, *_ = _table()
     key = tag.replace("-", "_").lower()
     if key == UNSTATED:
         return UNSTATED
@@ -99,15 +101,18 @@ def named(called: str) -> list[str]:
     return whole or [code for code, known in _names() if wanted and any(wanted < name for name in known)]
 
 
+def own_names(code: str) -> tuple[str, ...]:
+    """What a language of FLORES-200 is called by its speakers, and by other names in English."""
+    return _table()[3].get(code, ())
+
+
 @lru_cache(maxsize=1)
 def _names() -> list[tuple[str, list[frozenset[str]]]]:
     """The FLORES-200 codes, and the words of each name of the language."""
-    found = []
-    for row in _TABLE.read_text(encoding="utf-8").splitlines():
-        code, english, _, _, others = row.split("\t")
-        known = [english, english.partition(" (")[0], *others.split("; ")]
-        found.append((code, [words for name in known if (words := _words(name))]))
-    return found
+    return [
+        (code, list(map(_words, (english, english.partition(" (")[0], *own_names(code)))))
+        for code, english in _table()[0].items()
+    ]
 
 
 def _words(called: str) -> frozenset[str]:
@@ -143,7 +148,7 @@ def name(code: str) -> str:
     resolved = resolve(code)
     if resolved == UNSTATED:
         return "not stated"
-    names, aliases, _ = _table()
+    names, aliases, *_ = _table()
     if resolved in names:
         return names[resolved]
     base, _, script = resolved.partition("_")
@@ -250,7 +255,7 @@ def _of_country(code: str) -> list[str]:
 
 
 def _unknown(code: str) -> MexmaError:
-    names, aliases, _ = _table()
+    names, aliases, *_ = _table()
     wanted = code.strip().lower().replace("-", "_")
     if _is_private(wanted.split("_")[0]):
         hint = "qaa to qtz mean nothing to others; a language without a code is `und`, also in recipes"

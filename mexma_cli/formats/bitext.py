@@ -7,6 +7,7 @@ learn of it from `formats`.
 from __future__ import annotations
 
 import logging
+import math
 import pkgutil
 import re
 import shlex
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from mexma_cli.errors import MexmaError, choice, in_a_line
 from mexma_cli.languages import UNSTATED, known, resolve
-from mexma_cli.text.amounts import such_as
+from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import (
     LINE_LIMIT,
@@ -158,15 +159,16 @@ _NAMES, _MORE = 100, "others"
 
 def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
     """A pair, with as much as is `known` of it: values by the names of the fields of pairs with a score;
-    other names are passed over, and None."""
+    other names are passed over, and None. A score that is there and None is no number (nan)."""
     kind: type[MinedPair | AlignedPair | ScoredPair | ExplainedPair] = MinedPair
     if known.get("source_document") is not None:
         kind = AlignedPair
     elif known.get("probability") is not None:
         kind = ScoredPair if known.get("doubts") is None else ExplainedPair
-    fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
-    if "score" not in fields:
+    if "score" not in known:
         return PlainPair(source, target)
+    fields = {name: value for name in kind._fields if (value := known.get(name)) is not None}
+    fields.setdefault("score", math.nan)
     empty: dict[str, Any] = {}
     if kind is AlignedPair:
         empty = {"target_document": "", "source_lines": (), "target_lines": ()}
@@ -177,6 +179,30 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
     """For `pair_of`: values of any type by name, without those that a pair cannot have."""
     return {name: known for name, value in values.items() if (known := _typed(name, value)) is not None}
+
+
+def as_first(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pairs with the fields of the first one, for formats with columns: what others lack is no number, or
+    empty, and what they have more is left out, which is said."""
+    kind, more = None, Counter[str]()
+    for pair in pairs:
+        kind = kind or type(pair)
+        if type(pair) is not kind:
+            known: dict[str, Any] = pair._asdict()
+            more.update(
+                name for name, value in known.items() if name not in kind._fields and value is not None
+            )
+            pair = kind(**{name: known.get(name, _UNKNOWN[FIELDS.get(name, str)]) for name in kind._fields})
+        yield pair
+    for name, count in more.items():
+        log.warning(
+            "%s left out: the first pair, which says what columns there are, has no %s",
+            counted(count, "value"),
+            name,
+        )
+
+
+_UNKNOWN: dict[type, Any] = {float: math.nan, int: None, str: "", tuple: ()}
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -19,6 +19,7 @@ from mexma_cli.formats.bitext import (
     PlainPair,
     RawText,
     Record,
+    as_first,
     bitext_format,
     pair_of,
 )
@@ -42,7 +43,7 @@ class Csv(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        pairs = iter(pairs)
+        pairs = as_first(pairs)
         first = next(pairs, None)
         plain = isinstance(first, PlainPair)
         names = first._fields if first and (with_ids or plain) else ("score", "source", "target")
@@ -70,7 +71,9 @@ def _records(text: RawText) -> Iterator[Record]:
         if len(row) == len(names):
             known = dict(zip(names, row, strict=True))
             source, target = known.pop("source"), known.pop("target")
-            yield None, pair_of({name: parsed(name, value) for name, value in known.items()}, source, target)
+            values = {name: parsed(name, value) for name, value in known.items()}
+            text.count_others((f"{name} (no number)", known[name]) for name in known if values[name] is None)
+            yield None, pair_of(values, source, target)
         elif text.each_line:
             yield from text.no_pair(MALFORMED)
         else:

@@ -49,8 +49,7 @@ class Jsonl(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        for pair in pairs:
-            yield (json.dumps(pair._asdict(), ensure_ascii=False) + "\n",), 0
+        return object_lines(pair._asdict() for pair in pairs)
 
     def recognises(self, start: bytes) -> bool:
         """A line that begins with a brace and has no tab is no TSV."""

@@ -18,6 +18,7 @@ from mexma_cli.formats.bitext import (
     BitextFormat,
     Pair,
     RawText,
+    as_first,
     begun,
     bitext_format,
     pair_of,
@@ -57,7 +58,7 @@ class Parquet(BitextFormat):
         import pyarrow
         from pyarrow.parquet import ParquetWriter
 
-        pairs = iter(pairs)
+        pairs = as_first(pairs)
         first = next(pairs, None)
         every = chain([first] if first else [], pairs)
         fields = (

@@ -119,7 +119,7 @@ class Tmx(BitextFormat):
             # Scores have no more digits than people read.
             rounded = [round(value, DIGITS) if isinstance(value, float) else value for value in pair]
             values = zip(pair._fields, rounded, strict=True)
-            known = [(n, value) for n, value in values if n not in ("source", "target") and value is not None]
+            known = [(n, v) for n, v in values if n not in ("source", "target") and v is not None and v == v]
             properties = "".join(
                 f'<prop type="x-{name.replace("_", "-")}">{_escaped(shown(value))}</prop>'
                 for name, value in (known if with_ids else known[:1])
@@ -310,6 +310,7 @@ class _Reader:
             if name == "seg":
                 if "\n" in text:  # it is wrapped over lines, and indented
                     text = " ".join(unwrapped(text).split())
+                text = text.strip(" ")  # beside formatting
                 tag = self._tags.setdefault(self._language.lower().replace("_", "-"), self._language)
                 if tag in self._segments:
                     self._raw.left_out["further segments in a language of their unit"] += 1

@@ -28,6 +28,7 @@ from mexma_cli.formats.bitext import (
     RawText,
     Record,
     ScoredPair,
+    as_first,
     bitext_format,
     one_field,
     pair_of,
@@ -46,10 +47,10 @@ _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
 _DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
 """The line with which Excel says how the fields of CSV are delimited."""
 _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
+_COMMA = re.compile(r"(-?\d+),(\d+)")
+"""A number as spreadsheets of many countries write it."""
 HEADER = "header line"
 """Why a line is no pair."""
-_NAMES = ("id,source,target", "score,source,target,id")
-"""Examples of headers, without and with a score."""
 _SEEN = 10
 """Lines that tell scores from sentences that are numbers."""
 _WITH_IDS = {
@@ -66,6 +67,8 @@ _OTHERS = {
 }
 """Hints for a line that begins with one of these and is no TSV."""
 _REGION = re.compile(r"([a-z]{2,3})_(?:[a-z]{2}|\d{3})")
+_OF_TEXT = re.compile(r"^(?:text|sentence|translation)_|_(?:text|sentence|translation)$")
+"""What may stand beside a language in the name of a column: `text_en`, `sentence_eng_Latn`."""
 _SOURCE = frozenset(
     {"source", "src", "src_text", "source_text", "source_sentence", "src_sentence", "sentence1", "sentence_1"}
     | {"sent1", "text1", "original", "origin", "src_sent", "source_segment", "anchor"}
@@ -99,7 +102,7 @@ class Tsv(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        for pair in pairs:
+        for pair in as_first(pairs):
             if isinstance(pair, PlainPair):
                 left, right = map(one_field, pair)
                 yield (f"{left}\t{right}\n",), (left != pair.source) + (right != pair.target)
@@ -176,15 +179,13 @@ class _Layout(NamedTuple):
             if '"' in line:
                 fields = _unquoted(fields, line, fits=len(fields) == self.columns)
             return _of_columns(fields, self.header, where, self.text)
-        if self.ids:
-            line = line.partition("\t")[2]
-        elif self.scored:
+        if self.scored and not self.ids:
             return _scored(line, self.columns, where)
         if self.text.each_line and line.count("\t") > 1:
             fields = line.split("\t")
             source, target, *more = _unquoted(fields, line, fits=True) if '"' in line else fields
             return PairOfColumns(source, target, "\t".join(more))
-        return PlainPair(*_sides(line, where))
+        return PlainPair(*_sides(line, where, "id" if self.ids else ""))
 
 
 def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
@@ -286,11 +287,17 @@ def _from_csv(
             if len(row) > 2 + scored and not text.each_line:
                 raise MexmaError(
                     f"{where}: {len(row)} fields, and none of them is named source or target",
-                    f"write names into the first line, such as {_NAMES[scored]}",
+                    f"put a line of names before it, such as {_names(len(row), scored, ids)}",
                 )
             names = [str(number) for number in range(1, len(row) + 1)]
             columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
         yield None, _of_columns(row, columns, where, text)
+
+
+def _names(columns: int, scored: bool, ids: bool) -> str:
+    """An example of a header for so many columns."""
+    known = [*(["id" if ids else "score"] * scored), "source", "target"]
+    return ",".join([*known, *(f"other{number}" for number in range(1, columns - len(known) + 1))])
 
 
 def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
@@ -315,9 +322,11 @@ def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawTe
     if text.each_line:
         behind = max(columns.source, columns.target, columns.score or 0) + 1
         return PairOfColumns(source, target, "\t".join(map(one_field, fields[behind:])))
-    score = None if columns.score is None else _number(fields[columns.score])
     text.count_others((name, fields[place]) for place, name in columns.others)
-    return pair_of({"score": score}, source, target)
+    known = {} if columns.score is None else {"score": parsed("score", fields[columns.score])}
+    if columns.score is not None and known["score"] is None:
+        text.count_others([("score (no number)", fields[columns.score])])
+    return pair_of(known, source, target)
 
 
 def _scored(line: str, columns: int, where: str) -> Pair:
@@ -336,7 +345,7 @@ def _scored(line: str, columns: int, where: str) -> Pair:
         if certain or None not in known.values():
             return pair_of(known | {"score": score}, *_unquoted(fields[1:3], line, fits=True))
     # A tab more than in the first line may be in quotes.
-    source, target = _sides(line.partition("\t")[2], where)
+    source, target = _sides(line, where, "score")
     return MinedPair(score, source, target)
 
 
@@ -348,7 +357,7 @@ def parsed(name: str, text: str) -> Any:
     try:
         if kind is tuple:
             return tuple(map(int, text.split(","))) if text else ()
-        return kind(text)
+        return kind(_COMMA.sub(r"\1.\2", text) if kind is float else text)
     except ValueError:
         return None
 
@@ -360,17 +369,19 @@ def _number(field: str) -> float | None:
         return None
 
 
-def _sides(line: str, where: str) -> list[str]:
-    """The two sentences of a line without a score."""
-    fields = line.split("\t")
+def _sides(line: str, where: str, first: str = "") -> list[str]:
+    """The two sentences of a line, behind a field of this name if there is one."""
+    before = bool(first)
+    fields = line.split("\t")[before:]
     if '"' in line:
-        fields = _unquoted(fields, line, fits=len(fields) == 2)
+        fields = _unquoted(fields, "\t".join(fields), fits=len(fields) == 2)
     if len(fields) != 2:
-        hint = "cut out the columns of the two sentences, such as `cut -f 1,2`"
-        if len(fields) == 1:
+        hint = f"cut out the columns of the two sentences, such as `cut -f {before + 1},{before + 2}`"
+        if len(fields) + before == 1:
             hint = _OTHERS.get(line[:1]) or ONE_SIDE
+        expected = f"{before + 2} ({first}{', ' * before}source, target)"
         raise MexmaError(
-            f"{where}: {counted(len(fields), 'tab-separated field')}, expected 2 (source, target): "
+            f"{where}: {counted(before + len(fields), 'tab-separated field')}, expected {expected}: "
             f"{shortened(line)}",
             hint,
         )
@@ -507,6 +518,7 @@ def _has_numbers(rows: Iterable[Sequence[str]], place: int) -> bool:
 
 def _language(name: str) -> str | None:
     """The language that a name in a header means, and the region that stands behind it."""
+    name = _OF_TEXT.sub("", name)
     found = _spoken().get(name)
     if found is None and (tag := _REGION.fullmatch(name)) and tag[1] in _spoken():
         return name
@@ -518,7 +530,6 @@ def _spoken() -> dict[str, str]:
     """How a language is written in a header -> its code."""
     found = {}
     for code in languages.codes():
-        found[languages.name(code).lower().replace(" ", "_")] = code
-        for name in languages.spellings(code):
-            found[name.lower()] = code
+        for name in (*languages.spellings(code), languages.name(code), *languages.own_names(code)):
+            found.setdefault(_plain(name), code)
     return found

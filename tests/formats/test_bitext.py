@@ -98,7 +98,7 @@ def test_quotation_marks_of_the_text_stay(line: str) -> None:
     ("line", "message"),
     [
         ("just a line", r"f, line 2: 1 tab-separated field, expected 3"),
-        ("1\ta\tb\tc", "line 2: 3 tab-separated fields, expected 2"),
+        ("1\ta\tb\tc", "line 2: 4 tab-separated fields, expected 3"),
         ("high\ta\tb", r"line 2: no score, expected 3 \(score, source, target\) as in line 1"),
     ],
 )
@@ -248,6 +248,9 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
         "src_url\ttrg_url\tsrc_text\ttrg_text\tbicleaner_score\nx\ty\tun\tone\t1.5\nx\ty\tno\tsí\t1.25",
         "fr\ten\nun\tone\nno\tsí",
         "French\tEnglish\nun\tone\nno\tsí",
+        "Français\tEnglish\nun\tone\nno\tsí",
+        "french text,English text\nun,one\nno,sí",
+        "sentence_fra_Latn\tsentence_eng_Latn\nun\tone\nno\tsí",
         "\ufeffid,source,target\r\n1,un,one\r\n2,no,sí\r",
         'Target;Source;Score\n"one";"un";1.5\nsí;no;1.25',
         '"un","one"\n"no","sí"',
@@ -310,7 +313,69 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
     assert len(read("tsv", "He speaks French, English, and Dutch\tx")) == 1
 
 
-@pytest.mark.parametrize("line", ["source\tla source", "en\ten", "Oui, merci.\tYes", "id\ttarget", "fr\tx"])
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "tmx", "parquet"])
+@pytest.mark.parametrize("first", ["0.5", "", "high"])
+def test_a_score_is_kept_where_others_have_none(first: str, kind: str, tmp_path: Path) -> None:
+    """Whichever pair the first is, each keeps both of its sentences and its score."""
+    path, out = tmp_path / "pairs.csv", tmp_path / f"out.{kind}"
+    scores = [first, "0.25", "", "n/a"]
+    path.write_text("score,source,target\n" + "".join(f"{score},un {score},one\n" for score in scores))
+    pairs = open_pairs(path).pairs
+    write_chunks([out], formats()[kind].write(pairs, LANGUAGES))
+    found = list(open_pairs(out, languages=LANGUAGES).pairs)
+    assert [(pair.source.strip(), pair.target) for pair in found] == [
+        (f"un {score}".strip(), "one") for score in scores
+    ]
+    known = [getattr(pair, "score", math.nan) for pair in found]
+    assert [None if math.isnan(one) else one for one in known] == [
+        0.5 if first == "0.5" else None, 0.25, None, None,
+    ]  # fmt: skip
+
+
+def test_columns_are_those_of_the_first_pair(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two", "score": 0.5}]
+    for order, line, told in ((1, "deux,two", 1), (-1, "nan,un,one", 0)):
+        caplog.clear()
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows[::order]))
+        write_chunks([tmp_path / "out.csv"], formats()["csv"].write(open_pairs(path).pairs, LANGUAGES))
+        assert (tmp_path / "out.csv").read_text().splitlines()[-1] == line
+        assert caplog.text.count("1 value left out: the first pair, which says what") == told
+
+
+def test_numbers_with_a_comma_are_scores_and_other_scores_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    for start, end in (("score;source;target\n", ";un;one\n"), ('score,source,target\n"', '",un,one\n')):
+        path.write_text(f"{start}0,9{end}{start[-1:].strip()}high{end}")
+        found = open_pairs(path)
+        first, second = found.pairs
+        assert getattr(first, "score", None) == 0.9 and math.isnan(getattr(second, "score", 0))
+        assert found.others == {"score (no number)": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message", "hint"),
+    [
+        ("a.tsv", "7\tun\tone\tx\n8\tdeux\ttwo\ty\n", "4 tab-separated fields, expected 3 (id,", "-f 2,3`"),
+        ("a.tsv", "un\tone\tx\ndeux\ttwo\ty\n", "3 tab-separated fields, expected 2", "-f 1,2`"),
+        ("a.csv", "7,un,one,x\n8,deux,two,y\n", "4 fields", "before it, such as id,source,target,other1"),
+        ("a.csv", "0.5,un,one,x\n0.5,deux,two,y\n", "4 fields", "such as score,source,target,other1"),
+        ("a.csv", "un,one,x\ndeux,two,y\n", "3 fields", "such as source,target,other1"),
+    ],
+)
+def test_hints_name_the_columns_that_are_there(
+    name: str, text: str, message: str, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(MexmaError) as error:
+        list(open_pairs(path).pairs)
+    assert message in error.value.message and hint in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    "line", ["source\tla source", "en\ten", "français\tFrench", "Oui, merci.\tYes", "id\ttarget", "fr\tx"]
+)
 def test_pairs_are_no_headers(line: str) -> None:
     assert len(read("tsv", line)) == 1
 

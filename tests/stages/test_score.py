@@ -228,7 +228,7 @@ class TestSplit:
             ("1\ta\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: no score, expected 3"),
             ("", r"pairs\.tsv has no pairs"),
             ("\n", r"pairs\.tsv has no pairs"),
-            ("1\ta\tA\n2\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
+            ("1\ta\tA\n2\tB" + 8 * "\tC", r"line 2: 10 tab-separated fields, expected 3 \(id, source, t"),
             ("1\ta\tA\nb\n", r"pairs\.tsv, line 2: 1 tab-separated field, expected 3 \(score, source"),
         ],
     )
