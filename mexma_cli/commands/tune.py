@@ -173,7 +173,7 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
             if path is not None and "{lang}" not in str(path):
                 raise click.UsageError(f"With --langs, {name} needs {{lang}} in its name: {path}")
         if not all(code.strip() for code in options["codes"].split(",")):
-            raise click.UsageError(f"--langs {options['languages']!r} has an empty code.")
+            raise click.UsageError(f"--langs {options['codes']!r} has an empty code.")
 
 
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:

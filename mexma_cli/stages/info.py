@@ -363,4 +363,4 @@ def _text(where: Path) -> Info:
     empty = sum(map(is_blank, read_lines(where)))
     encoding = next((codec for codec, _ in by_codec(read_pieces(where, str(where))) if codec), "utf-8")
     facts = {"lines": found.lines, "empty": empty, "encoding": encoding}
-    return Info(str(where), "text file", facts | {"bytes": found.bytes, "checksum": found.checksum})
+    return Info(str(where), "text file", facts | {"bytes": where.stat().st_size, "checksum": found.checksum})

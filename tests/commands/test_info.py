@@ -336,6 +336,7 @@ def test_the_encoding_of_a_text_is_said(
     options = ["--encoding", stated] if stated else []
     facts = json.loads(ok(run(*options, "info", text, "--json")).stdout)["facts"]
     assert (facts["encoding"], facts["lines"]) == (encoding, 200_001)
+    assert facts["bytes"] == text.stat().st_size
 
 
 def test_the_folders_of_a_corpus_run(inputs: Path) -> None:

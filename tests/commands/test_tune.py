@@ -369,7 +369,7 @@ class TestLanguages:
         for code, message, languages, *more in (
             (1, "unknown language code 'xx'", "fr,xx"),
             (1, "fr and fra are the same language", "fr,fra"),
-            (2, "has an empty code", "fr,,deu"),
+            (2, "--langs 'fr,,deu' has an empty code", "fr,,deu"),
             (2, "-o needs {lang}", "fr,deu", "-o", tmp_path / "kept.tsv"),
             (2, "--source needs {lang}", "fr,deu", "--source", tmp_path / "s", "--target", tmp_path / "t"),
         ):
