@@ -310,7 +310,8 @@ def mine(
         mined = mine_stores(
             stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
         )
-        return replace(mined, languages=(spoken[0], spoken[-1]))
+        named = [*texts, *map(Path, within or ()), *([Path(document_pairs)] if document_pairs else [])]
+        return replace(mined, languages=(spoken[0], spoken[-1]), inputs=tuple(named))
 
 
 @_checked
@@ -372,7 +373,8 @@ def align(
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
     job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
     with aligned(job, _choice(encoder), (lambda step: on_progress) if on_progress else None) as run:
-        return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
+        records = np.array(run.found.records)  # not mapped from a file that goes
+        return replace(run.found, records=records, inputs=inputs.files)
 
 
 @_checked

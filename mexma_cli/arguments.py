@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -125,8 +125,8 @@ def _taken(value: Any, type_: Any, place: str) -> Any:
         return _taken(value, get_args(type_)[0], place)
     if kind in (tuple, Sequence, Iterable):
         parts = get_args(type_)
-        if isinstance(value, Set):  # the same order every time
-            value = sorted(value)
+        if kind is Sequence and isinstance(value, set | frozenset):  # files, in the same order every time
+            value = sorted(value, key=str)
         items = (
             _fitted(item, parts[0], f"{place}, item {number}") for number, item in enumerate(value, 1)
         )  # of an Iterable looked at when they are asked for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import logging
 import pickle
 import shutil
 import subprocess
@@ -226,11 +227,20 @@ class _Named:
 def test_any_path_is_one_and_files_of_a_set_are_sorted(tmp_path: Path) -> None:
     for name in "cab":
         write(tmp_path / f"{name}.txt", f"This is the text of {name}, and it is short.")
-    texts = {str(tmp_path / f"{name}.txt") for name in "cab"}
+    texts = {str(tmp_path / "c.txt"), tmp_path / "a.txt", str(tmp_path / "b.txt")}
     report = mexma_cli.split(texts, _Named(tmp_path / "all"), lang="eng")  # type: ignore[arg-type]
     assert report.kept == 3
+    with pytest.raises(mexma_cli.MexmaError, match=r"no encoder '.*nosuch'"):
+        mexma_cli.SentenceEncoder.load(_Named(tmp_path / "nosuch"))  # type: ignore[arg-type]
     kept = (tmp_path / "all").read_text().splitlines()
     assert [line[20] for line in kept] == ["a", "b", "c"]
+
+
+def test_languages_come_in_the_order_of_the_lines() -> None:
+    lines = {"Where is the station?": 0, "Der Hund schläft im Haus.": 1, "Aujourd'hui il fait très beau.": 2}
+    for given in (lines.keys(), set(lines)):
+        found = dict(zip(given, mexma_cli.langid(given), strict=True))
+        assert [found[line][0] for line in lines] == ["eng_Latn", "deu_Latn", "fra_Latn"]
 
 
 def test_figures_are_those_of_the_command(aligned: Path) -> None:
@@ -416,6 +426,33 @@ def test_an_error_of_a_call_names_keywords(folder: Path) -> None:
         mexma_cli.mine(text, store)
     with pytest.raises(mexma_cli.MexmaError, match="hint: `lid_model` names a fastText model"):
         list(mexma_cli.langid(["Hola."], lid_model="nosuch.bin"))
+
+
+def test_warnings_of_a_call_name_keywords(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text, store = folder / "one.txt", folder / "spa.emb"
+    text.write_text("A dog sleeps.\nThe bus was late.\n")
+    text.with_suffix(".docs").write_text("a\nb\n")
+    caplog.set_level("INFO", "mexma_cli")
+    aligned = mexma_cli.align(text, text)
+    assert f"{text} is aligned as one document; `docs` {text.with_suffix('.docs')} says" in caplog.text
+    assert "no `encoder` given: using the bundled encoder" in caplog.text and "--" not in caplog.text
+    assert len(list(aligned)) == 2
+    caplog.clear()
+    mexma_cli.mine(text, store, top=1)
+    assert "no `encoder` given: using the store's encoder" in caplog.text
+    caplog.clear()
+    logging.getLogger("mexma_cli.x").warning("outside of a call: --model %s", "mini")
+    assert "--model mini" in caplog.text
+
+
+def test_pairs_are_not_written_over_the_inputs(aligned: Path) -> None:
+    texts = aligned / "spa.txt", aligned / "eng.txt"
+    before = [text.read_bytes() for text in texts]
+    for found in (mexma_cli.mine(*texts), mexma_cli.align(*texts)):
+        for text in texts:
+            with pytest.raises(mexma_cli.MexmaError, match=r"\.txt is an input\nhint: name another output"):
+                found.write(text)
+    assert [text.read_bytes() for text in texts] == before
 
 
 def test_errors_of_writing_name_keywords(folder: Path, tmp_path: Path) -> None:

@@ -123,7 +123,6 @@ def command(
         part_of_output,
         prepare_unaligned,
     )
-    from mexma_cli.stages.align.sides import files_of
     from mexma_cli.text.writing import prepare_output
 
     paired = DocumentInputs(source, target, docs, document_pairs, find_documents)
@@ -132,12 +131,10 @@ def command(
     if not files and str(report) == "-":
         raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
     job = AlignJob(paired, languages, files, kind, with_ids, settings, shard, unaligned, report)
-    sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
-    inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     as_page = plot is not None and plot.suffix.lower() == ".html"
     if not as_page:
         check_plottable(plot, (*FORMATS, ".html"))
-    check_outputs([*files, unaligned, report, plot], inputs)
+    check_outputs([*files, unaligned, report, plot], paired.files)
     for path in (*files, report, plot):
         if path and unaligned and resolved(path).is_relative_to(resolved(unaligned)):
             raise click.UsageError(f"{path} lies in the folder of --unaligned: name another one.")

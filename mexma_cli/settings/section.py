@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -256,10 +258,28 @@ def change_options(
     return _OPTION.sub(named, said)
 
 
+_reworded: ContextVar[Callable[[str], str] | None] = ContextVar("_reworded", default=None)
+"""How the calls of Python that run here say what names options of commands."""
+
+
+@cache
+def _reword_notes() -> None:
+    """Have notes and warnings of this package reworded when they are made, whichever handler shows them."""
+    made_before = logging.getLogRecordFactory()
+
+    def made(*args: Any, **named: Any) -> logging.LogRecord:
+        record, reworded = made_before(*args, **named), _reworded.get()
+        if reworded and record.name.split(".")[0] == "mexma_cli":
+            record.msg, record.args = reworded(record.getMessage()), ()
+        return record
+
+    logging.setLogRecordFactory(made)
+
+
 @contextmanager
 def naming_keywords(types: Mapping[str, Any]) -> Iterator[None]:
-    """Errors that come out of here name keywords of Python, which have these types, in place of the options
-    of commands."""
+    """Errors that come out of here, and notes and warnings, name keywords of Python, which have these types,
+    in place of the options of commands."""
 
     def known(option: str) -> tuple[str, Any] | None:
         name = option if option in types else IN_PYTHON.get(option, "")
@@ -272,12 +292,18 @@ def naming_keywords(types: Mapping[str, Any]) -> Iterator[None]:
         several = Sequence in map(get_origin, kinds)
         return f"{name}={value if number else [value] if several else repr(value)}"
 
+    def reworded(said: str) -> str:
+        return change_options(said, known, given)
+
+    _reword_notes()
+    before = _reworded.set(reworded)
     try:
         yield
     except MexmaError as error:
-        message, hint = (change_options(said, known, given) for said in (error.message, error.hint or ""))
-        error.reword(message, hint or None)
+        error.reword(reworded(error.message), reworded(error.hint or "") or None)
         raise
+    finally:
+        _reworded.reset(before)
 
 
 def with_keys(said: str, sections: Mapping[str, type[Section]]) -> str:

@@ -85,12 +85,12 @@ def load(
     if pooling not in (None, *get_args(Pooling)):
         hint = choice(str(pooling), get_args(Pooling), "the poolings")
         raise MexmaError(f"there is no pooling {pooling!r}", hint)
-    if not isinstance(name_or_path, str | Path):
+    if not isinstance(name_or_path, str | os.PathLike):
         raise MexmaError(
             f"an encoder is a name or a folder, not {type(name_or_path).__name__}",
             "save a model of transformers or sentence-transformers, and name its folder",
         )
-    if isinstance(name_or_path, Path):
+    if not isinstance(name_or_path, str):
         name_or_path = os.path.join(".", name_or_path)
     name = name_or_path.rstrip("/") or name_or_path
     if (file := Path(name)).suffix == ".pt" and file.is_file():

@@ -19,13 +19,14 @@ from mexma_cli.align.align import Side, align
 from mexma_cli.align.documents import coverage, sentence_weights
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import WRITING, AlignedPair, BitextFormat, named_format, write_pairs
+from mexma_cli.formats.bitext import WRITING, AlignedPair, BitextFormat, named_format, outputs_of, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import AlignSettings
-from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
+from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, files_of, has_documents
+from mexma_cli.stages.embed.inputs import refuse_overwriting
 from mexma_cli.stages.mine.documents import pair_documents, unpaired
 from mexma_cli.store.embeddings import check_comparable
 from mexma_cli.store.journal import RECORD, AlignmentJournal
@@ -55,6 +56,13 @@ class DocumentInputs:
     docs: tuple[Path, Path] | None = None
     pairs: Path | None = None
     find: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that is read: a folder of documents as it is."""
+        sides = (self.source, self.target)
+        texts = [file for path in sides for file in ([path] if path.is_dir() else files_of(path))]
+        return (*texts, *(self.docs or ()), *([self.pairs] if self.pairs else []))
 
 
 @dataclass(frozen=True)
@@ -183,6 +191,8 @@ class Aligned:
     span: tuple[int, int]
     settings: AlignSettings = field(default_factory=AlignSettings)
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
+    inputs: tuple[Path, ...] = ()
+    """What `write` does not write over."""
 
     def __repr__(self) -> str:
         return f"Aligned({len(self._written())} alignments of {self._enough.sum()} pairs of documents)"
@@ -202,11 +212,13 @@ class Aligned:
             The number of sentences that had to be changed to fit the format.
 
         Raises:
-            MexmaError: The format needs languages that are not stated, or the file cannot be written.
+            MexmaError: The format needs languages that are not stated, or the file is an input or cannot be
+                written.
         """
         path = Path(output)
         with naming_keywords(WRITING):
             kind = named_format(path, format, alignments=True)
+            refuse_overwriting(outputs_of(path, kind.name, self.languages), self.inputs)
             return write_pairs(path, kind, self.written(kind), self.languages, with_ids)
 
     @cached_property

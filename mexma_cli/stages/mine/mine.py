@@ -15,12 +15,13 @@ import numpy as np
 
 from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import WRITING, MinedPair, named_format, write_pairs
+from mexma_cli.formats.bitext import WRITING, MinedPair, named_format, outputs_of, write_pairs
 from mexma_cli.mining.candidates import Candidates, spooled
 from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
 from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
+from mexma_cli.stages.embed.inputs import refuse_overwriting
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
 from mexma_cli.stages.mine.documents import DocumentPairs
@@ -80,6 +81,8 @@ class Mined:
     """FLORES-200 codes of source and target."""
     estimated: Estimated | None = None
     """None: the threshold was given, or there is no pair."""
+    inputs: tuple[Path, ...] = ()
+    """What `write` does not write over."""
 
     def __repr__(self) -> str:
         dropped = "".join(f", {count} dropped: {why}" for why, count in self.dropped.items())
@@ -117,11 +120,14 @@ class Mined:
             The number of sentences that had to be changed to fit the format.
 
         Raises:
-            MexmaError: The format needs languages that are not stated, or the file cannot be written.
+            MexmaError: The format needs languages that are not stated, or the file is an input or cannot be
+                written.
         """
         path = Path(output)
         with naming_keywords(WRITING):
-            return write_pairs(path, named_format(path, format), self, self.languages, self.with_ids)
+            kind = named_format(path, format)
+            refuse_overwriting(outputs_of(path, kind.name, self.languages), self.inputs)
+            return write_pairs(path, kind, self, self.languages, self.with_ids)
 
 
 def mine(
