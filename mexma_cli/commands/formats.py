@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mexma_cli.formats.bitext import DEFAULT, format_of, formats
+from mexma_cli.formats.bitext import DEFAULT, formats, named_format
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ def chosen_format(
     """The format that is asked for or that the output's name says, and whether ids are written. Refused: ids
     that it has no place for, and two files on stdout."""
     known = formats(alignments)
-    kind = kind or format_of(output, list(known))
+    kind = named_format(output, kind, alignments).name
     if known[kind].two_files and (output is None or str(output) == "-"):
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
     if with_ids and known[kind].ids == "never":

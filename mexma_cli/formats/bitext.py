@@ -487,13 +487,32 @@ def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Itera
     return chain(first, pairs)
 
 
-def named_format(output: Path, name: str | None, alignments: bool = False) -> BitextFormat:
-    """The format of this name; None: the one that the output's name says. One that is not there, or not
-    written, is refused; with `alignments`, those of alignments alone are there, too."""
+def named_format(output: Path | None, name: str | None, alignments: bool = False) -> BitextFormat:
+    """The format of this name; None: the one that the output's name says. One that is not there, not
+    written, or another than the name says, is refused; with `alignments`, those of alignments alone are
+    there, too."""
     every = formats(alignments)
     if name is not None and name not in every:
         raise MexmaError(f"no format {name!r}", choice(name, every, "formats"))
+    suffix = Path(plain_name(output.name)).suffix.lower() if name and output is not None else ""
+    others = [one.name for one in formats(alignments=True).values() if suffix in one.endings]
+    if (
+        name is not None
+        and name not in others
+        and others
+        and every[name].endings
+        and not _is_json(name, suffix)
+    ):
+        raise MexmaError(
+            f"{output} has the name of {others[0]}, and the format {name}, so that it would be read wrongly",
+            f"name it *{every[name].endings[0]}, or leave out --format",
+        )
     return every[name or format_of(output, list(every))]
+
+
+def _is_json(name: str, suffix: str) -> bool:
+    """Whether whole documents, which are lines of JSON, are called so."""
+    return formats(alignments=True)[name].whole_documents and suffix == ".jsonl"
 
 
 def open_pairs(

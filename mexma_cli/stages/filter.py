@@ -30,6 +30,7 @@ from mexma_cli.formats.bitext import (
     Pair,
     format_of,
     formats,
+    named_format,
     open_lines,
     open_pairs,
     outputs_of,
@@ -181,8 +182,10 @@ def _written_as(job: FilterJob, kind: str) -> str:
             "--format jsonl writes these; `mexma align` drops documents by --min-aligned, and alignments by "
             "--threshold",
         )
+    if job.kind is not None:
+        return named_format(job.output, job.kind).name
     unwritten = same.two_files or same.alignments_only
-    return job.kind or named or (Tsv.name if unwritten else same.name)
+    return named or (Tsv.name if unwritten else same.name)
 
 
 def _rules_of(job: FilterJob, spoken: tuple[str, str]) -> PairRules:

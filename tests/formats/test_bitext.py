@@ -23,6 +23,7 @@ from mexma_cli.formats.bitext import (
     RawText,
     format_of,
     formats,
+    named_format,
     open_pairs,
     outputs_of,
     write_pairs,
@@ -622,3 +623,15 @@ def test_parquet_is_compressed_no_further() -> None:
     with pytest.raises(MexmaError, match=r"x\.parquet\.gz: parquet is compressed in itself") as error:
         outputs_of(Path("x.parquet.gz"), "parquet", LANGUAGES)
     assert error.value.hint == "name it x.parquet"
+
+
+def test_a_name_of_another_format_is_refused() -> None:
+    for name, kind in (("x.csv", "tsv"), ("x.tsv.gz", "jsonl"), ("x.jsonl", "tmx")):
+        with pytest.raises(
+            MexmaError, match=f"{name} has the name of .*, and the format {kind}, so"
+        ) as error:
+            named_format(Path(name), kind)
+        assert error.value.hint == f"name it *.{kind}, or leave out --format"
+    for name, kind in (("x.csv", "csv"), ("x", "tsv"), ("x.txt.gz", "jsonl"), ("x.tsv", None)):
+        assert named_format(Path(name), kind).name == (kind or "tsv")
+    assert named_format(Path("x.jsonl"), "documents", alignments=True).whole_documents

@@ -166,9 +166,9 @@ class AlignCounts:
         if self.unlike:
             yield (
                 f"{len(self.unlike):,} {of}: the mean score is below {UNLIKE}"
-                f"{such_as([*filter(None, self.unlike)])}: no translations (--threshold 0.3 --min-aligned 0.6 "
-                "drops most), in another order (mine those), or in a language that the encoder hardly reads, "
-                "where they may well be right"
+                f"{such_as([*filter(None, self.unlike)])}: no translations (--threshold 0.3 --min-aligned "
+                "0.6 drops most), in another order (mine those), or in a language that the encoder hardly "
+                "reads, where they may well be right"
             )
         if self.scarce:
             yield (
