@@ -70,7 +70,7 @@ _STATES = {
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="With --dry-run: measure the cost of every stage on the first 2,000 lines.",
+    help="With --dry-run: measure the cost of every stage on the first 2,000 lines (not of documents).",
 )
 @click.option("--status", is_flag=True, help="Print the progress of a run and what changed since, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print --status or --dry-run as JSON.")

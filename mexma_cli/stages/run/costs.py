@@ -62,7 +62,10 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> None:
     has loaded what is needed. Texts that are documents are refused.
     """
     if any(text.split is not None for text in recipe.languages.values()):
-        raise MexmaError("what documents cost is not measured", "calibrate with texts of one sentence a line")
+        raise MexmaError(
+            "--calibrate measures texts of one sentence a line, and `split` takes documents",
+            "calibrate a recipe of the same `run` with sentences that `mexma split` makes of some documents",
+        )
     factors: dict[str, float] = {}
     for lines in (_LINES // 4, _LINES):
         with tempfile.TemporaryDirectory(prefix="mexma-") as name, quieted():

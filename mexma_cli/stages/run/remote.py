@@ -23,6 +23,7 @@ from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
     Unfinished,
+    check_parent,
     checksum_file,
     clear,
     commit,
@@ -224,9 +225,11 @@ def _received(system: Any, path: str, there: GrowingFile) -> Iterator[None]:
 
 
 def check_destination(url: str, names: Collection[str]) -> None:
-    """Find out before the work that a URL can be reached, and that nothing else has one of the names below it
-    that may be sent."""
+    """Find out before the work that a URL can be reached, that a local one can be written, and that nothing
+    else has one of the names below it that may be sent."""
     with _file_system(url) as (system, place):
+        if _is_local(system):
+            check_parent(Path(place, MANIFEST))
         _sent(system, place.rstrip("/"), url, names)
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from mexma_cli import limited_yaml
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file, clear, is_held, make_parent, only_writer, read_json
+from mexma_cli.files import check_parent, checksum_file, clear, is_held, make_parent, only_writer, read_json
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
@@ -106,12 +106,13 @@ def run_corpus(
 
 def check_recipe(recipe: CorpusRecipe) -> None:
     """Find out before the work whether a run of the recipe can begin: refused are settings that no stage
-    knows, an `output.to` that cannot be reached, and something else where results or the run's own files
-    go."""
+    knows, an `output.to` that cannot be reached, a folder that cannot be written, and something else where
+    results or the run's own files go."""
     check_settings(recipe)
     if recipe.output.to is not None:
         check_destination(recipe.output.to, [*results_of(recipe), PAGE, FILE])
     folder = RunFolder(Path(recipe.run))
+    check_parent(folder.path / RECIPE)
     folder.check_free()
     for name, of_a_run in _OWN.items():
         path, ours = folder.path / name, False

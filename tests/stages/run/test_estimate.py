@@ -20,6 +20,7 @@ from mexma_cli.knn.faiss_index import PartitionedIndex
 from mexma_cli.knn.index_search import Direction, search_span
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span
+from mexma_cli.settings.corpus import RunSplitting
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.run import costs
 from mexma_cli.stages.run.estimate import _index_memory, _measured, _memory, _Text, _together, estimate
@@ -177,3 +178,22 @@ def test_the_memory_that_is_said_is_that_of_a_worker(documents: bool, tmp_path: 
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
     assert said["memory"] == pytest.approx(1024 * used.ru_maxrss, rel=0.2)
+
+
+def test_a_calibration_of_sentences_is_that_of_the_documents_of_the_same_run(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_LINES", LINES)
+    sentences = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    texts = {code: text.but(split=RunSplitting()) for code, text in sentences.languages.items()}
+    documents = sentences.but(languages=texts)
+    with pytest.raises(MexmaError, match="`split` takes documents") as raised:
+        estimate(documents, Selection(), jobs=1, calibrated=True)
+    assert "a recipe of the same `run`" in (raised.value.hint or "")
+    before = estimate(documents, Selection(), jobs=1)["processor"]
+    estimate(sentences, Selection(), jobs=1, calibrated=True)
+    path = Path(sentences.run) / costs.FILE
+    kept = json.loads(path.read_text())
+    kept["factors"]["mine"] = 1e6  # so that it shows
+    path.write_text(json.dumps(kept))
+    assert estimate(documents, Selection(), jobs=1)["processor"]["mine"] > 100 * before["mine"]

@@ -493,10 +493,18 @@ def test_what_is_in_the_way_of_results_is_named_before_anything_is_done(
 ) -> None:
     recipe = corpus(tmp_path, tiny_encoder, output={"to": (tmp_path / "there").as_uri()})
     theirs = write(tmp_path / "there/bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv", "mine")
-    for call in (partial(done, recipe), partial(estimate, recipe, Selection(), 1)):
-        with pytest.raises(MexmaError, match=f"{theirs.name} is "):
-            call()
-    assert not (tmp_path / "run").exists()
+    below = recipe.but(output=recipe.output.but(to=(theirs / "below").as_uri()))
+    unwritable = f"{theirs}/below: the folder cannot be made: Not a directory"
+    run_below = recipe.but(output=recipe.output.but(to=None), run=f"{theirs}/run")
+    for wrong, message in (
+        (recipe, f"{theirs.name} is "),
+        (below, unwritable),
+        (run_below, f"{theirs}/run: the folder cannot be made: Not a directory"),
+    ):
+        for call in (partial(done, wrong), partial(estimate, wrong, Selection(), 1)):
+            with pytest.raises(MexmaError, match=message):
+                call()
+    assert not (tmp_path / "run").exists() and theirs.read_text() == "mine\n"
 
 
 def test_a_store_and_lines_of_json_are_no_text(
