@@ -135,7 +135,7 @@ def _from_json(line: str) -> _Pair:
         record = json.loads(line)
         named = [record[key] for key in ("gold_label", "sentence1", "sentence2")]
         pair = _Pair(record.get("language", "en"), *named)
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no JSON, or no object with these
         raise ValueError(f"no pair of XNLI in JSON ({error})") from None
     for value in pair:
         if not isinstance(value, str):
@@ -153,7 +153,7 @@ def _from_header(line: str) -> Callable[[str], _Pair]:
     def split(line: str) -> _Pair:
         cells = line.split("\t")
         # MultiNLI's own lines may lack cells at their end: labels that were not given.
-        if not max(places) < len(cells) <= len(header):
+        if not max(*places, language or 0) < len(cells) <= len(header):
             raise ValueError(f"{len(cells)} columns, {len(header)} in the header")
         label, premise, hypothesis = (cells[place] for place in places)
         return _Pair("en" if language is None else cells[language], label, premise, hypothesis)

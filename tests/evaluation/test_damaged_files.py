@@ -98,6 +98,13 @@ CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
     (inference, {"x.tsv": ""}, "x.tsv is empty"),
     (inference, {"x.jsonl": '{"gold_label": "neutral"}\n'}, "x.jsonl, line 1: no pair of XNLI"),
     (inference, {"x.jsonl": "neutral\n"}, "x.jsonl, line 1: no pair of XNLI"),
+    (inference, {"x.jsonl": "[]\n"}, "x.jsonl, line 1: no pair of XNLI"),
+    (inference, {"x.jsonl": "null\n"}, "x.jsonl, line 1: no pair of XNLI"),
+    (
+        inference,
+        {"x.tsv": "gold_label\tsentence1\tsentence2\tlanguage\nneutral\ta\tb\n"},
+        "x.tsv, line 2: 3 columns, 4 in the header",
+    ),
     (
         inference,
         {"x.jsonl": '{"gold_label": "neutral", "sentence1": null, "sentence2": "b"}\n'},
