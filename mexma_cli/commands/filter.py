@@ -60,8 +60,8 @@ def command(
     """Drop the pairs of a bitext that break a rule, and count them by rule.
 
     BITEXT is one file of pairs (`-` is stdin): what `mexma mine`, `align` and `score` write, or source TAB
-    target. Or it is two line-aligned files. Pairs keep their order, scores and ids; units
-    of TMX are numbered anew.
+    target. Or it is two line-aligned files. Pairs keep their order, scores and ids; units of TMX are numbered
+    anew.
 
     The rules script and language need --source-lang and --target-lang. With the rule duplicate, pairs wait on
     disk until all are read; --off duplicate writes them at once.

@@ -492,27 +492,19 @@ def named_format(output: Path | None, name: str | None, alignments: bool = False
     written, or another than the name says, is refused; with `alignments`, those of alignments alone are
     there, too."""
     every = formats(alignments)
-    if name is not None and name not in every:
+    if name is None:
+        return every[format_of(output, list(every))]
+    if name not in every:
         raise MexmaError(f"no format {name!r}", choice(name, every, "formats"))
-    suffix = Path(plain_name(output.name)).suffix.lower() if name and output is not None else ""
-    others = [one.name for one in formats(alignments=True).values() if suffix in one.endings]
-    if (
-        name is not None
-        and name not in others
-        and others
-        and every[name].endings
-        and not _is_json(name, suffix)
-    ):
+    found, suffix = every[name], "" if output is None else Path(plain_name(output.name)).suffix.lower()
+    called = next((one for one in formats(alignments=True).values() if suffix in one.endings), found)
+    as_json = found.whole_documents and called.name == "jsonl"  # whole documents are lines of JSON
+    if found.endings and called.name != name and not as_json:
         raise MexmaError(
-            f"{output} has the name of {others[0]}, and the format {name}, so that it would be read wrongly",
-            f"name it *{every[name].endings[0]}, or leave out --format",
+            f"{output} has the name of {called.name}, and the format {name}, so it would be read wrongly",
+            f"name it *{found.endings[0]}, or leave out --format",
         )
-    return every[name or format_of(output, list(every))]
-
-
-def _is_json(name: str, suffix: str) -> bool:
-    """Whether whole documents, which are lines of JSON, are called so."""
-    return formats(alignments=True)[name].whole_documents and suffix == ".jsonl"
+    return found
 
 
 def open_pairs(
