@@ -269,7 +269,7 @@ def mine(
             `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
 
     Returns:
-        An iterable of the pairs, with their scores, lines and sentences. It has the counts of what was left
+        A sequence of the pairs, with their scores, lines and sentences. It has the counts of what was left
         out; `write`, for a file in any format; and with `precision`, or the threshold `auto` (the best
         estimated F1), `estimated.cut`: the `threshold`, and the `precision` and `count` of the pairs above
         it.

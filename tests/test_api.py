@@ -176,6 +176,9 @@ def test_pairs_are_written_in_the_format_of_the_name(folder: Path, tmp_path: Pat
     with pytest.raises(mexma_cli.MexmaError, match="no format 'xls'"):
         mined.write(tmp_path / "pairs.txt", format="xls")
     assert len(repr(mined)) < 400 and len(mined) == 2
+    assert [mined[0], mined[-1]] == mined[:] == list(mined) and mined[2:] == []
+    with pytest.raises(IndexError):
+        mined[2]
 
 
 def test_hits_say_where_they_are(folder: Path, tmp_path: Path) -> None:
@@ -458,7 +461,7 @@ def test_warnings_of_a_call_name_keywords(folder: Path, caplog: pytest.LogCaptur
     aligned = mexma_cli.align(text, text)
     assert f"{text} is aligned as one document; `docs` {text.with_suffix('.docs')} says" in caplog.text
     assert "no `encoder` given: using the bundled encoder" in caplog.text and "--" not in caplog.text
-    assert len(list(aligned)) == 2
+    assert len(aligned) == len(list(aligned)) == 2
     caplog.clear()
     mexma_cli.mine(text, store, top=1)
     assert "no `encoder` given: using the store's encoder" in caplog.text

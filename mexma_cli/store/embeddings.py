@@ -46,6 +46,8 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
     3000
     >>> store.vectors(0, 2).shape
     (2, 320)
+    >>> np.asarray(store).shape  # all of them, in memory
+    (3000, 320)
     >>> next(store.sentences())
     'Durante algunos meses, ella casi no salió de su cuarto.'
     """
@@ -68,6 +70,11 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
 
     def __len__(self) -> int:
         return self.rows
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("vectors are read from disk, which makes a copy")
+        return np.asarray(self.vectors(0, self.rows), dtype)
 
     @classmethod
     def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:

@@ -56,6 +56,8 @@ def test_round_trip(dtype: str, tmp_path: Path) -> None:
     assert (store.rows, store.dim, len(store.manifest.shards)) == (ROWS, DIM, 5)
     np.testing.assert_array_equal(store.vectors(0, ROWS), wanted)
     np.testing.assert_array_equal(store.vectors(4, 17), wanted[4:17])
+    np.testing.assert_array_equal(np.asarray(store), wanted)
+    assert np.array(store, dtype=np.float64).dtype == np.float64
     assert store.vectors(7, 7).shape == (0, DIM)
     assert store.vectors(0, 1).dtype == np.float32
     blocks = list(store.blocks(6))

@@ -196,7 +196,10 @@ class Aligned:
     """What `write` does not write over."""
 
     def __repr__(self) -> str:
-        return f"Aligned({len(self._written())} alignments of {self._enough.sum()} pairs of documents)"
+        return f"Aligned({len(self)} alignments of {self._enough.sum()} pairs of documents)"
+
+    def __len__(self) -> int:
+        return len(self._written())
 
     def written(self, kind: BitextFormat) -> Iterable[Any]:
         """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""

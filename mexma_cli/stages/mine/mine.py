@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -92,6 +92,16 @@ class Mined:
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    @overload
+    def __getitem__(self, place: int) -> MinedPair: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[MinedPair]: ...
+    def __getitem__(self, place: int | slice) -> MinedPair | list[MinedPair]:
+        """A pair, or those of a slice, with their text."""
+        places = np.arange(len(self))[place]  # an index that is not there is an IndexError, as of a list
+        found = list(self.taken(np.atleast_1d(places)))
+        return found if isinstance(place, slice) else found[0]
 
     @property
     def found(self) -> int:
