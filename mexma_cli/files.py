@@ -39,8 +39,10 @@ PROGRESS = "progress.json"
 """In the workplace of an output, where the same command can go on."""
 MARK = ".mexma"
 """In every workplace, from first to last."""
-STORES = {".emb": "embeddings", ".knn": "neighbours"}
-"""The ending of a store's folder, and the kind that its manifest states."""
+CHECKPOINT = "checkpoint.json"
+"""The manifest of a checkpoint of training."""
+_STORE_ENDINGS, _STORE_KINDS = (".emb", ".knn"), ("embeddings", "neighbours", "bitext")
+"""Endings of folders that are stores, and the kinds that the manifests of stores state."""
 _BEFORE = "before"
 """In a workplace: what had the output's name, where two names cannot be swapped in one step."""
 WORK = rf"(?:{re.escape(MARK)}|{_BEFORE}(?:/.*)?)"
@@ -117,7 +119,7 @@ def make_parent(path: Path) -> None:
 def check_outside_stores(path: Path) -> None:
     """Refuse an output below a folder that is a store, or is named like one: any other file there makes the
     store unreadable."""
-    named = [folder for folder in path.parents if Path(folder.name.removesuffix(".partial")).suffix in STORES]
+    named = [one for one in path.parents if Path(one.name.removesuffix(".partial")).suffix in _STORE_ENDINGS]
     around = [folder for folder in behind_link(path).absolute().parents if _is_store(folder)]
     for store in (*named, *around):
         raise MexmaError(
@@ -128,7 +130,7 @@ def check_outside_stores(path: Path) -> None:
 
 def _is_store(folder: Path) -> bool:
     try:
-        return kind_of(folder) in STORES.values()
+        return kind_of(folder) in _STORE_KINDS
     except (MexmaError, OSError):  # no manifest that can be read
         return False
 

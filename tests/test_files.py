@@ -293,7 +293,9 @@ def test_an_output_that_cannot_be_is_called_by_its_name(tmp_path: Path) -> None:
         make_parent(Path("/proc/new/a.tsv"))
 
 
-@pytest.mark.parametrize(("name", "kind"), [("a.emb", "embeddings"), ("found", "neighbours")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.emb", "embeddings"), ("found", "neighbours"), ("spa-eng", "bitext")]
+)
 def test_nothing_is_written_into_a_store(tmp_path: Path, name: str, kind: str) -> None:
     store = tmp_path / name
     store.mkdir()

@@ -23,7 +23,6 @@ from mexma_cli.commands.options import (
 from mexma_cli.files import check_parent
 from mexma_cli.settings.stages import EncoderChoice, KnnSettings
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.store.neighbours import NeighbourStore
@@ -82,7 +81,6 @@ def command(
             (stores[0], stores[1]),
             output,
             settings,
-            names=(label_of(source), label_of(target)),
             argv=command_line(),
             overwrite=overwrite,
             on_progress=progress_bar(stack, "searching"),

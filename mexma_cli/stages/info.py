@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
+from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
 from mexma_cli.formats.bitext import DEFAULT, open_pairs
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.stages.run.units import UNITS, RunFolder
@@ -30,11 +30,9 @@ from mexma_cli.training.log import read_record
 if TYPE_CHECKING:
     from mexma_cli.settings.training import DecomposeRecipe
 
-CHECKPOINT = "checkpoint.json"
-CHECKPOINT_ENDING = ".pt"
-"""The ending of LASER's and SONAR's files."""
 _CHECKSUMS = "every file has the checksum in its manifest"
 _LOADS = "it loads; there is no checksum to compare its files with"
+_LOADS_WHOLE = f"it loads, and its files have the checksums in {encoder_folder.CHECKSUMS}"
 _CHECKED = {
     "embedding store": _CHECKSUMS,
     "neighbours": _CHECKSUMS,
@@ -83,6 +81,9 @@ class Info:
     def checked(self) -> dict[str, str]:
         """The checks that it and its parts passed, by kind; it holds if there are no problems."""
         own = {self.kind: _CHECKED[self.kind]} if self.kind in _CHECKED else {}
+        compared = Path(self.path, "meaning" if self.kind == "decomposer" else "", encoder_folder.CHECKSUMS)
+        if own.get(self.kind) == _LOADS and compared.is_file():
+            own[self.kind] = _LOADS_WHOLE
         return own | {kind: right for part in self.parts for kind, right in part.checked().items()}
 
 
@@ -93,7 +94,7 @@ def inspect(path: str | Path) -> Info:
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
-        return _encoder(where) if where.suffix == CHECKPOINT_ENDING else _file(where)
+        return _encoder(where) if where.suffix == encoder_folder.CHECKPOINT_ENDING else _file(where)
     if (where / STATUS).is_file() or RunFolder(where).begun:
         raise MexmaError(
             f"{where} is the folder of a corpus run",

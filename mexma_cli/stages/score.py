@@ -135,7 +135,7 @@ def score(
     """
     probability = probability or settings.classifier is not None
     if source.rows != target.rows:
-        raise MexmaError(f"{source.path} has {source.rows:,} rows, {target.path} has {target.rows:,}")
+        raise MexmaError(f"{source.label} has {source.rows:,} rows, {target.label} has {target.rows:,}")
     others = background or (source, target)
     for other in (target, *others):
         check_comparable(source, other)

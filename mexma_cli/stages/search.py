@@ -135,7 +135,7 @@ def nearest_to_sentence(
     (vector,) = load_encoder_of([store], encoder, "the query").embed([cleaned])
     found = nearest(store, vector, top)
     if not found:
-        raise MexmaError(f"{store.path} has no sentence with a usable vector")
+        raise MexmaError(f"{store.label} has no sentence with a usable vector")
     return [
         FoundPair(score, query, text, rank, *place(row)) for rank, (score, text, row) in enumerate(found, 1)
     ]

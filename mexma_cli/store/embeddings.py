@@ -178,13 +178,13 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts
     passages."""
     alike = source.dim == target.dim
     if alike or source.manifest.encoder != target.manifest.encoder:
-        check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
+        check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, target.label)
     if not alike:
         raise MexmaError(
-            f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+            f"different dimensions: {source.label} has {source.dim}, {target.label} has {target.dim}", _ADVICE
         )
     if source.manifest.prefix != target.manifest.prefix and not any_prompts:
-        said = [f"{store.manifest.prefix!r} for {store.path}" for store in (source, target)]
+        said = [f"{store.manifest.prefix!r} for {store.label}" for store in (source, target)]
         raise MexmaError(
             f"different prompts: {', '.join(said)}",
             "embed both texts with the same --prompt; `mexma search` takes queries and passages",
@@ -193,7 +193,7 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore, any_prompts
         both = (source, target) if source.manifest.clean else (target, source)
         log.warning(
             "%s was embedded with --clean and %s was not: translations may be further apart",
-            *(store.path for store in both),
+            *(store.label for store in both),
         )
 
 
@@ -207,4 +207,4 @@ def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: 
     if names[0] == names[1]:
         names = (f"{names[0]} ({manifest.fingerprint[:12]})", f"{names[1]} ({fingerprint[:12]})")
     advice = _RAW_ADVICE if RAW_FINGERPRINT in (manifest.fingerprint, fingerprint) else _ADVICE
-    raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", advice)
+    raise MexmaError(f"different encoders: {names[0]} for {store.label}, {names[1]} for {other}", advice)

@@ -51,6 +51,7 @@ class Folder(Generic[Manifest]):
     Attributes:
         path: Its path.
         manifest: Where its content comes from.
+        label: Its name in messages: the path, or that of the text of a temporary one.
     """
 
     model: ClassVar[type[FolderManifest]]
@@ -67,7 +68,7 @@ class Folder(Generic[Manifest]):
     """The hint for one that is damaged."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path, self.manifest = path, manifest
+        self.path, self.manifest, self.label = path, manifest, str(path)
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> Self:

@@ -207,13 +207,10 @@ def write(
     return NeighbourStore.finish(final, manifest)
 
 
-def side_of(
-    store: EmbeddingStore, name: str | None = None, *, duplicates: int, empty: int, unusable: int
-) -> SearchedStore:
-    """The facts by which an embedding store is recognised later; `name` is its name, where its folder is a
-    temporary one."""
+def side_of(store: EmbeddingStore, *, duplicates: int, empty: int, unusable: int) -> SearchedStore:
+    """The facts by which an embedding store is recognised later."""
     return SearchedStore(
-        path=name or str(store.path),
+        path=store.label,
         rows=store.rows,
         content=content_checksum(store),
         manifest=files.checksum_file(store.path / files.MANIFEST),

@@ -27,13 +27,12 @@ from mexma_cli.encoder.loading.weights import read_pickled, read_tensors, reason
 from mexma_cli.errors import MexmaError, is_out_of_memory
 from mexma_cli.store.arrays import check_content
 
-MANIFEST = "checkpoint.json"
 BEST = "best"
 FORMAT_VERSION = 1
 _DAMAGED = "delete this checkpoint; --resume takes the one before"
 _NEEDED = ("objective.safetensors", "optimisers.pt")
 _FILES = (*_NEEDED, "average.safetensors")
-_OWN = {MANIFEST, *_FILES}
+_OWN = {files.CHECKPOINT, *_FILES}
 _NAME = re.compile(r"step-(\d{8})$")
 
 
@@ -146,7 +145,7 @@ def _write(part: Path, state: State) -> None:
     manifest = CheckpointManifest(
         step=state.step, position=state.position, seconds=state.seconds, best=state.best, files=checksums
     )
-    files.write_json_atomic(part / MANIFEST, manifest.sealed().model_dump(mode="json"))
+    files.write_json_atomic(part / files.CHECKPOINT, manifest.sealed().model_dump(mode="json"))
 
 
 def load(path: Path) -> State:
@@ -196,9 +195,9 @@ def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, to
 def verify(path: Path) -> CheckpointManifest:
     """The manifest of a checkpoint; refused if a file is missing or has another checksum, which the message
     names, or if it is of a later format."""
-    manifest = files.read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
+    manifest = files.read_manifest(path / files.CHECKPOINT, CheckpointManifest, FORMAT_VERSION, _DAMAGED)
     if not manifest.checksum or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
-        raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
+        raise MexmaError(f"{path / files.CHECKPOINT} is damaged", _DAMAGED)
     for name, checksum in manifest.files.items():
         check_content(path / name, checksum, _DAMAGED)
     return manifest

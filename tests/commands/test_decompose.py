@@ -61,7 +61,7 @@ def test_info_and_report(work: Path) -> None:
     assert (
         info.exit_code == 0
         and ": decomposer" in info.stdout
-        and "checked decomposer: it loads" in info.stdout
+        and "checked decomposer: it loads, and its files have the checksums in checksums.json" in info.stdout
     )
     report = ok(run("report", work / "run"))
     assert "validation loss" in report.stdout and "cross reconstruction" in report.stdout

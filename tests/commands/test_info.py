@@ -220,6 +220,12 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(rows)
     assert rows["hun_Latn"]["pairs"] > 10_000 and 0 < rows["hun_Latn"]["dev xsim error"] < 20
     assert re.search(r"^ +hun_Latn +Hungarian +[\d,]+ +\d+\.\d\d$", ok(info("mini")).stdout, re.MULTILINE)
+    said = "checked encoder: it loads, and its files have the checksums in checksums.json\n"
+    assert said in ok(info("mini")).stdout
+    unsealed = shutil.copytree(tiny_encoder, tmp_path / "unsealed")
+    (unsealed / "checksums.json").unlink(missing_ok=True)
+    said = "checked encoder: it loads; there is no checksum to compare its files with\n"
+    assert said in ok(info(unsealed)).stdout
     broken = tmp_path / "broken"
     broken.mkdir()
     for file in tiny_encoder.iterdir():

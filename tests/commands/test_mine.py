@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from mexma_cli.files import checksum_file, workplace
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 from tests.reference import laser, laser_mined, laser_text
 
 
@@ -262,6 +262,13 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     assert f"threshold 0.5, from {file}" in result.stderr
     fails(run(*kept), 1, "no threshold for English and French with this encoder and -k 4", "one for -k 2")
     fails(run(*unstated, "-k", 2), 1, "of these texts are not stated", "give --source-lang and --target-lang")
+    others = (*unstated, "--source-lang", "deu", "--target-lang", "fra")
+    fails(
+        run(*others), 1, "known.json has no threshold for German and French\nhint: `mexma tune SOURCE TARGET"
+    )
+    texts = [write(tmp_path / name, "One.", "Two.") for name in ("s.txt", "t.txt")]
+    unstated = ("mine", *texts, "--model", "mini", "--thresholds", file)
+    assert "embedding" not in fails(run(*unstated), 1, "of these texts are not stated").stderr
     file.write_text('{"threshold": 1}')
     fails(run(*kept), 1, "known.json is no file of thresholds: it has no list of them")
     for wrong, told in (

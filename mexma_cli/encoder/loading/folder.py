@@ -27,6 +27,8 @@ BESIDE_NGRAMS = "model.ngrams.safetensors"
 give other vectors."""
 CHECKSUMS = "checksums.json"
 """In every folder that `written_aside` made: what all files had in them from which an encoder is loaded."""
+CHECKPOINT_ENDING = ".pt"
+"""The ending of LASER's and SONAR's files."""
 FORMAT_VERSION = 1
 
 

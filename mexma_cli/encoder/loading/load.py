@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import card, pq, static
-from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS, locate
+from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, CHECKPOINT_ENDING, WEIGHTS, locate
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.library import load_by_library, with_code
 from mexma_cli.encoder.loading.modules import load_modules
@@ -93,7 +93,7 @@ def load(
     if not isinstance(name_or_path, str):
         name_or_path = os.path.join(".", name_or_path)
     name = name_or_path.rstrip("/") or name_or_path
-    if (file := Path(name)).suffix == ".pt" and file.is_file():
+    if (file := Path(name)).suffix == CHECKPOINT_ENDING and file.is_file():
         model, pieces, own = read_checkpoint(file)
         if pooling not in (None, own):
             raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")

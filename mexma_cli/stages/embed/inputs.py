@@ -244,6 +244,7 @@ def open_inputs(
             with temporary_space():
                 output = folder / f"{place}.emb"
                 made = stores[place] = embed_file(loaded, text, output, options, on_progress=progress)
+            made.label = text.label
             if cut := made.manifest.truncated:
                 lines = counted(cut, "line was", "lines were")
                 log.info("%s: %s cut to %d tokens", text.label, lines, loaded.max_tokens)

@@ -27,13 +27,11 @@ def find_neighbours(
     output: str | Path,
     settings: KnnSettings = KnnSettings(),
     *,
-    names: tuple[str, str] | None = None,
     argv: Sequence[str] = (),
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NeighbourStore:
-    """Find the k nearest rows of the other side for every row of both, and keep them. `names` are what
-    messages and the manifest call the stores, where they are temporary ones.
+    """Find the k nearest rows of the other side for every row of both, and keep them.
 
     As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
     take no part; their numbers are in the manifest. A search that was killed goes on where its journal ends
@@ -44,20 +42,19 @@ def find_neighbours(
     check_comparable(*stores)
     k = settings.k
     check_memory(settings, stores[0].rows, stores[1].rows, stores[0].dim, k)
-    names = names or (str(stores[0].path), str(stores[1].path))
     output = Path(output)
     with searching(output, overwrite), journal_beside("knn", output, stores, k, settings) as journal:
         (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
         keep, counts = (keep_source, keep_target), (source_counts, target_counts)
-        for name, kept, count in zip(names, keep, counts, strict=True):
+        for store, kept, count in zip(stores, keep, counts, strict=True):
             if not kept.any():
-                raise MexmaError(f"{name} has no sentence to find neighbours of: {count}")
+                raise MexmaError(f"{store.label} has no sentence to find neighbours of: {count}")
         found = search(stores, k, keep, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()
         sides = [
-            side_of(store, name, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
-            for store, name, left in zip(stores, names, counts, strict=True)
+            side_of(store, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
+            for store, left in zip(stores, counts, strict=True)
         ]
         return write(
             output,

@@ -25,7 +25,7 @@ from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memor
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_if_older
 from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
 from mexma_cli.stages.mine.probable import encoder_of, with_score
-from mexma_cli.stages.mine.thresholds import known_threshold
+from mexma_cli.stages.mine.thresholds import known_threshold, thresholds_of
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import copy_reasons
@@ -88,13 +88,12 @@ def mine_files(
         within = job.documents is not None
         how = with_score(job.settings, encoder_of(paths, encoder), job.one_text, within)
         job = replace(job, settings=how)
+        kept = thresholds_of(job.thresholds, job.languages) if job.thresholds is not None else []
         stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
         source, target = stores[0], stores[-1]
-        if job.documents is not None:
-            job.documents.check_lines((source.rows, target.rows), job.names)
         seconds = {"opening": time.monotonic() - started}
         if job.thresholds is not None:
-            threshold = known_threshold(job.thresholds, source.manifest, job.languages, how)
+            threshold = known_threshold(job.thresholds, kept, source.manifest, job.languages, how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
             job = replace(job, settings=how.but(threshold=threshold))
         known: PrecomputedNeighbours | SearchResult | None = None

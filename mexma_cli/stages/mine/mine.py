@@ -171,11 +171,11 @@ def mine(
     check_comparable(source, target)
     one_text = source.path.samefile(target.path)
     if one_text and documents is not None:
-        raise MexmaError(f"{source.path} is searched in itself: documents are paired between two texts")
+        raise MexmaError(f"{source.label} is searched in itself: documents are paired between two texts")
     if not one_text:
         _warn_of_one_text(source, target)
     if documents is not None:
-        documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
+        documents.check_lines((source.rows, target.rows), (source.label, target.label))
     settings = with_score(settings, source.manifest.encoder, one_text, documents is not None)
     clock, stores = Clock(), (source, target)
     check_memory_for(settings, stores)
@@ -271,7 +271,7 @@ def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
     texts = [(store.manifest.source.checksum, store.manifest.part) for store in (source, target)]
     if texts[0] == texts[1]:
         same = "%s and %s are of the same text, in which every sentence is paired with itself"
-        log.warning(same, source.path, target.path)
+        log.warning(same, source.label, target.label)
 
 
 class Clock:

@@ -90,11 +90,8 @@ def read_thresholds(path: Path) -> list[StoredThreshold]:
     )
 
 
-def known_threshold(
-    path: Path, encoded: EmbeddingManifest, languages: tuple[str, str], settings: MineSettings
-) -> float:
-    """The threshold of a file for two languages, in either direction, and the encoder of one of their stores.
-    Where there is none for them and these settings, the message says what is nearest."""
+def thresholds_of(path: Path, languages: tuple[str, str]) -> list[StoredThreshold]:
+    """The thresholds of a file for two languages, in either direction; refused where there are none."""
     found = read_thresholds(path)
     if UNSTATED in languages:
         raise MexmaError(
@@ -102,18 +99,32 @@ def known_threshold(
             "give --source-lang and --target-lang",
         )
     of_pair = [one for one in found if {one.source, one.target} == {*languages}]
+    if not of_pair:
+        raise MexmaError(
+            f"{path} has no threshold for {' and '.join(map(name, languages))}",
+            "`mexma tune SOURCE TARGET --save-threshold FILE` finds one",
+        )
+    return of_pair
+
+
+def known_threshold(
+    path: Path,
+    of_pair: list[StoredThreshold],
+    encoded: EmbeddingManifest,
+    languages: tuple[str, str],
+    settings: MineSettings,
+) -> float:
+    """Of the `thresholds_of` a file for two languages, the one for the encoder of one of their stores and
+    these settings. Where there is none for them, the message says what is nearest."""
     wanted = frozenset(languages), encoded.fingerprint, settings.score, settings.k, settings.margin
     for one in of_pair:
         if one.key == wanted:
             return one.threshold
-    names = " and ".join(map(name, languages))
     there = "; ".join(f"{_options(one.score, one.k, one.margin)} with {one.encoder}" for one in of_pair)
     how = _options(settings.score, settings.k, settings.margin)
     raise MexmaError(
-        f"{path} has no threshold for {names} with this encoder and {how}",
-        f"there is one for {there}"
-        if there
-        else "`mexma tune SOURCE TARGET --save-threshold FILE` finds one",
+        f"{path} has no threshold for {' and '.join(map(name, languages))} with this encoder and {how}",
+        f"there is one for {there}",
     )
 
 

@@ -6,6 +6,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
+import mexma_cli
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.settings.stages import MineSettings
@@ -14,6 +15,7 @@ from mexma_cli.stages.knn.search import SearchResult
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from tests.command import write
 from tests.stores import make_store
 
 
@@ -176,6 +178,10 @@ def test_two_stores_of_one_text_are_warned_of(tmp_path: Path, caplog: pytest.Log
     copytree(source.path, tmp_path / "copy.emb")
     mine(source, EmbeddingStore.open(tmp_path / "copy.emb"))
     assert "copy.emb are of the same text" in caplog.text
+    caplog.clear()
+    texts = [write(tmp_path / name, "Good morning.", "Good night.") for name in ("a.txt", "b.txt")]
+    mexma_cli.mine(*texts, encoder="mini", score="margin")
+    assert f"{texts[0]} and {texts[1]} are of the same text" in caplog.text
 
 
 def test_duplicates_count_once_in_each_document(tmp_path: Path) -> None:
