@@ -212,8 +212,12 @@ def _say_what_to_do(error: click.UsageError) -> None:
     named."""
     options = [name for option in error.ctx.command.params for name in option.opts] if error.ctx else []
     if isinstance(error, click.NoSuchOption):
-        error.possibilities = nearest(error.option_name, options, 3)  # pyrefly: ignore[read-only]
-        if "--set" in options:
+        resumed = error.option_name == "--resume"
+        likest = nearest(error.option_name, () if resumed else options, 3)
+        error.possibilities = likest  # pyrefly: ignore[read-only]
+        if resumed:
+            error.message += " The same command goes on with what was stopped, where it can."  # pyrefly: ignore[read-only]
+        elif "--set" in options:
             error.message += " Keys of the recipe are changed with --set KEY=VALUE."  # pyrefly: ignore[read-only]
     elif error.message.startswith("Got unexpected extra argument") and "--output" in options:
         error.message += ". An output is named with -o, and a pattern is quoted: 'docs/*.fra.txt'."  # pyrefly: ignore[read-only]

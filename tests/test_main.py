@@ -302,6 +302,11 @@ def test_recipes_are_listed_and_printed() -> None:
     [
         ("mien", "No such command 'mien'. Did you mean mine? Commands: run, demo, "),
         ("mine --margn x", "No such option '--margn'. Did you mean '--margin'?"),
+        (
+            "run a.yaml --resume",
+            "'--resume'. The same command goes on with what was stopped, where it can.\n",
+        ),
+        ("mine --lang fra", "Did you mean one of: '--source-lang', '--target-lang'?"),
         ("run a.yaml --threshold 2", "Keys of the recipe are changed with --set KEY=VALUE."),
         ("embed a.txt a.emb", "Got unexpected extra argument (a.emb). An output is named with -o"),
         ("align a.txt b.txt c.txt", "(c.txt). An output is named with -o, and a pattern is quoted: 'docs/*"),
