@@ -220,7 +220,7 @@ def nearest(typed: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def _likeness(typed: str, name: str) -> float:
-    """From 0 to 1; 0.9 and more where one of them contains the other. That both are options counts nothing."""
+    """From 0 to 1; 0.9 and more where one of them contains the other. Dashes of options do not count."""
     typed, name = typed.removeprefix("--"), name.removeprefix("--")
     like = difflib.SequenceMatcher(None, typed, name).ratio()
     within = min(len(typed), len(name)) > 2 and (typed in name or name in typed)

@@ -236,14 +236,17 @@ def change_options(
     said: str,
     known: Callable[[str], tuple[str, Any] | None],
     given: Callable[[str, str, Sequence[Any]], str],
+    commands: Callable[[str], str] = lambda name: "",
 ) -> str:
     """A message with something else in place of the options of a command: `known` says what is meant by one
     (`k`, `min_aligned`), and its type, and `given` writes that with a value (True: that of a flag), for the
-    types that it may have."""
+    types that it may have. `commands` says what stands in place of a command; empty: it stays."""
 
     def named(found: re.Match[str]) -> str:
         if found[1] is None:
-            return "" if found[0].startswith("--") and known("languages") else found[0]
+            if found[0].startswith("--"):
+                return "" if known("languages") else found[0]
+            return commands(found[0].strip("`").split()[1]) or found[0]
         meant, value = known(found[1].replace("-", "_")), found[2] or ""
         if meant is None:
             return found[0]
@@ -307,8 +310,8 @@ def naming_keywords(types: Mapping[str, Any]) -> Iterator[None]:
 
 
 def with_keys(said: str, sections: Mapping[str, type[Section]]) -> str:
-    """A message with keys of a recipe in place of the options of commands; `sections` are the places where
-    these keys stand, with their models."""
+    """A message with keys of a recipe in place of the options of commands, and of commands that are keys;
+    `sections` are the places where these keys stand, with their models."""
 
     def known(option: str) -> tuple[str, Any] | None:
         for place, section in sections.items():
@@ -321,7 +324,11 @@ def with_keys(said: str, sections: Mapping[str, type[Section]]) -> str:
             return f"`{key}: true`"
         return f"`{key}: [{value}]`" if tuple in map(get_origin, kinds) else f"`{key}: {value}`"
 
-    return change_options(said, known, given).replace("` `", "` and `")
+    def section_of(command: str) -> str:
+        places = (place for place, section in sections.items() if command in section.model_fields)
+        return "".join(f"`{place}.{command}: {{}}`" for place in places)
+
+    return change_options(said, known, given, section_of).replace("` `", "` and `")
 
 
 _OF_OTHERS = re.compile(r"(?<![\w-])--(?!encoding\b)[a-z]")

@@ -15,7 +15,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.numerics.precisions import SHORT_NAMES
-from mexma_cli.settings.corpus import RunEncoder, RunFilter, RunMining
+from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.settings.section import Section, explanation, naming_keys, option_of, with_keys
 from mexma_cli.settings.stages import (
@@ -111,5 +111,7 @@ def test_hints_name_keys_of_recipes(said: str | None, told: str | None) -> None:
     assert str(caught.value) == "\nhint: ".join(filter(None, ("`align.keep` is wrong, --docs too", told)))
 
 
-def test_a_flag_is_a_key_that_is_true() -> None:
+def test_flags_and_commands_are_keys() -> None:
     assert with_keys("--drop-copies drops them", {"mine": RunMining}) == "`mine.drop_copies: true` drops them"
+    said = with_keys("`mexma split a.txt` or `mexma info a.txt`", {"languages.fra": LanguageText})
+    assert said == "`languages.fra.split: {}` or `mexma info a.txt`"

@@ -14,8 +14,8 @@ from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError, choice
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.corpus import CorpusRecipe, RunEncoder, RunMining
-from mexma_cli.settings.section import naming_keys
+from mexma_cli.settings.corpus import CorpusRecipe, LanguageText, RunEncoder, RunMining, RunSplitting
+from mexma_cli.settings.section import Section, naming_keys
 from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import Spans
@@ -24,6 +24,8 @@ from mexma_cli.stages.run.indexed import check_index, index_kinds, lists_found, 
 from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one
 from mexma_cli.stages.split.inputs import find_inputs, ids_of_files, names_of
 from mexma_cli.text.compression import split_ending
+from mexma_cli.text.kinds import sentences_only
+from mexma_cli.text.lines import read_pieces
 from mexma_cli.text.pages import stated_encoding
 from mexma_cli.text.rules import OF_SENTENCES, SELECTABLE, chosen_limits
 
@@ -181,6 +183,9 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
         except MexmaError as error:
             hint = "name files, folders or globs, as they are called in `root`" if error.hint else None
             raise MexmaError(f"`languages.{code}.input`: {error.message}", hint) from None
+        if text.split is None:
+            for path in files:
+                _check_sentences(path, code)
         found[code] = {str(path): checksum_file(path) for path in files}
     for name, (key, model) in _models(recipe).items():
         if not model.is_file():
@@ -192,6 +197,20 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
         _check_ids(recipe, found)
     found[_ENCODER] = {name: checksum_again(path) for name, path in encoder.items()}
     return found
+
+
+def keys_of_text(code: str) -> dict[str, type[Section]]:
+    """Where the recipe says how the text of a language is read."""
+    return {f"languages.{code}": LanguageText, f"languages.{code}.split": RunSplitting}
+
+
+def _check_sentences(path: Path, code: str) -> None:
+    """Refuse a file of a language that has no sentence a line."""
+    try:
+        with naming_keys(keys_of_text(code)):
+            next(sentences_only(read_pieces(path, str(path)), str(path)), b"")
+    except MexmaError as error:
+        raise MexmaError(f"`languages.{code}.input`: {error.message}", error.hint) from None
 
 
 def _check_ids(recipe: CorpusRecipe, inputs: Inputs) -> None:

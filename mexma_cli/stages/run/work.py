@@ -30,6 +30,7 @@ from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_ro
 from mexma_cli.stages.merge import merge_stores
 from mexma_cli.stages.mine.documents import in_no_pair, read_documents
 from mexma_cli.stages.run.indexed import SIDES
+from mexma_cli.stages.run.plan import keys_of_text
 from mexma_cli.stages.run.units import (
     ANEW,
     REJECTS,
@@ -46,7 +47,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import AGAIN as EMBED_AGAIN
 from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.identify import FEWEST, LOOKED_AT, another_language, identifier
-from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, read_sentences, scan
+from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, scan
 from mexma_cli.text.pages import stating
 from mexma_cli.text.writing import write_chunks
 
@@ -166,7 +167,7 @@ def _keys(unit: Unit) -> dict[str, type[Section]]:
     code = unit.name.partition("/")[0]
     found: dict[str, dict[str, type[Section]]] = {
         "split": {f"languages.{code}.split": RunSplitting},
-        "cut": {f"languages.{code}": LanguageText},
+        "cut": keys_of_text(code),
         "embed": {"encoder": RunEncoder, f"languages.{code}": LanguageText},
         "align": {"align": AlignSettings, "encoder": RunEncoder},
         "keep": {"filter": RunFilter},
@@ -219,7 +220,7 @@ def cut(task: Task) -> dict[str, Any]:
     texts = list(task.unit.files)
     broken = broken_lines(next(read_pieces(Path(texts[0]), texts[0]), b""))
     notes = [f"{texts[0]}: {broken}"] if broken else []
-    every = chain.from_iterable(map(read_sentences, texts))
+    every = chain.from_iterable(map(read_lines, texts))
     first = list(islice(every, LOOKED_AT))
     identified = identifier("py3langid")
     assert identified is not None

@@ -507,14 +507,15 @@ def test_what_is_in_the_way_of_results_is_named_before_anything_is_done(
     assert not (tmp_path / "run").exists() and theirs.read_text() == "mine\n"
 
 
-def test_a_store_and_lines_of_json_are_no_text(
-    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_and_lines_of_json_are_no_text(tmp_path: Path, tiny_encoder: Path) -> None:
     recipe = corpus(tmp_path, tiny_encoder)
     (tmp_path / "fra.txt").write_text('{"text": "Bonjour."}\n{"text": "Bonsoir."}\n', encoding="utf-8")
-    with pytest.raises(MexmaError, match="1 unit failed: fra_Latn/text"):
-        done(recipe, Selection(only="read"))
-    assert "fra.txt is JSONL, not a text with one sentence a line" in caplog.text
+    for call in (done, lambda recipe: estimate(recipe, Selection(), 1)):
+        with pytest.raises(MexmaError) as caught:
+            call(recipe)
+        said = f"`languages.fra_Latn.input`: {tmp_path}/fra.txt is JSONL, not a text with one sentence a line"
+        assert caught.value.message == said
+        assert caught.value.hint == "`languages.fra_Latn.split: {}` makes one of it"
     ok(
         run(
             "embed",
