@@ -177,8 +177,8 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """For `pair_of`: values of any type by name, without those that a pair cannot have."""
-    return {name: known for name, value in values.items() if (known := _typed(name, value)) is not None}
+    """For `pair_of`: values of any type by name; None for those that a pair cannot have."""
+    return {name: _typed(name, value) for name, value in values.items()}
 
 
 def as_first(pairs: Iterable[Pair]) -> Iterator[Pair]:

@@ -114,9 +114,10 @@ class _Sides:
             )
         if any(map(_SURROGATES.search, texts)):
             return "lines with half a character (a lone surrogate)"
-        pair = pair_of(typed(names), *texts)
+        known = typed(names)
+        pair = pair_of(known, *texts)
         every = names if fields is names else names | {"translation": None} | fields
-        used = {*sides} | ({*pair._fields} - {"source", "target"})
+        used = {*sides} | {name for name in pair._fields if known.get(name) is not None}
         self._text.count_others((name, value) for name, value in every.items() if name not in used)
         return pair
 

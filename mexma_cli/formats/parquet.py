@@ -121,7 +121,10 @@ class _Reader:
                             size += part.text
                             check_ratio(size, packed, where)
                             for row in named.slice(part.first, part.rows).to_pylist():
-                                yield pair_of(typed(row), row["source"] or "", row["target"] or "")
+                                known = typed(row)
+                                unread = ((name, row[name]) for name in others if known[name] is None)
+                                self._text.count_others(unread)
+                                yield pair_of(known, row["source"] or "", row["target"] or "")
             except (ArrowException, UnicodeDecodeError) as error:
                 raise MexmaError(f"{where} is damaged: {error}") from None
             except OSError as error:

@@ -119,10 +119,11 @@ class Tmx(BitextFormat):
             # Scores have no more digits than people read.
             rounded = [round(value, DIGITS) if isinstance(value, float) else value for value in pair]
             values = zip(pair._fields, rounded, strict=True)
-            known = [(n, v) for n, v in values if n not in ("source", "target") and v is not None and v == v]
+            wanted = {*pair._fields} - {"source", "target"} if with_ids else {"score"}
             properties = "".join(
                 f'<prop type="x-{name.replace("_", "-")}">{_escaped(shown(value))}</prop>'
-                for name, value in (known if with_ids else known[:1])
+                for name, value in values
+                if name in wanted and value is not None and value == value
             )
             sentences = (pair.source, pair.target)
             segments = "".join(

@@ -391,7 +391,7 @@ def _written(
         yield from ((("".join(f"{line}\n" for line in lines),), 0) for lines in batches)
         return
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
-    with_ids = bool(first) and any(first[0][3:])
+    with_ids = any(any(pair[3:]) for pair in first)
     yield from formats()[kind].write(pairs, bitext.languages, with_ids)
     left_out.update(bitext.other_values if first else {})
 

@@ -194,6 +194,13 @@ def test_a_file_that_excludes_nothing_is_told(text: str, tmp_path: Path) -> None
     assert "nothing.txt has no sentence" in done.stderr
 
 
+def test_ids_are_kept_where_the_first_pair_has_none(tmp_path: Path) -> None:
+    rows = {"score": 0.5, "source": "un", "target": "one"}, {"score": 1.5, "source": "deux", "target": "two"}
+    path = write(tmp_path / "in.jsonl", json.dumps(rows[0]), json.dumps(rows[1] | {"source_line": 4}))
+    found = ok(filtered(path, "--off", "all", "--format", "tsv")).stdout.splitlines()
+    assert [line.split("\t")[3] for line in found] == ["", "4"]
+
+
 def test_ids_of_units_that_are_not_kept_are_counted(tmp_path: Path) -> None:
     path = made(tmp_path / "in.tmx", "tmx")
     assert "tuid" not in ok(filtered(path, "--off", "all", "-o", tmp_path / "same.tmx")).stderr

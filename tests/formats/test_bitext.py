@@ -138,10 +138,10 @@ def test_says_which_line_of_jsonl_is_wrong(line: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("score", ["NaN", "Infinity", "1e999", "true", '"1.5"', "null"])
-def test_a_score_in_json_is_a_finite_number(score: str) -> None:
+def test_a_score_in_json_is_a_number(score: str) -> None:
     pair = f'{{"score": {score}, "source": "a", "target": "b"}}'
-    wanted = MinedPair(math.inf, "a", "b") if score == "1e999" else PlainPair("a", "b")
-    assert read("jsonl", pair) == [wanted]
+    ((known, *others),) = read("jsonl", pair)
+    assert str(known) == ("inf" if score == "1e999" else "nan") and others[:2] == ["a", "b"]
 
 
 EN, FR = '{"translation": {"en": "a", "fr": "b"}, "score": 2}', '{"translation": {"fr": "d", "en": "c"}}'
@@ -316,13 +316,14 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "tmx", "parquet"])
 @pytest.mark.parametrize("first", ["0.5", "", "high"])
-def test_a_score_is_kept_where_others_have_none(first: str, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["csv", "jsonl", "parquet"])
+def test_a_score_is_kept_where_others_have_none(of: str, first: str, kind: str, tmp_path: Path) -> None:
     """Whichever pair the first is, each keeps both of its sentences and its score."""
-    path, out = tmp_path / "pairs.csv", tmp_path / f"out.{kind}"
+    path, read, out = tmp_path / "pairs.csv", tmp_path / f"read.{of}", tmp_path / f"out.{kind}"
     scores = [first, "0.25", "", "n/a"]
     path.write_text("score,source,target\n" + "".join(f"{score},un {score},one\n" for score in scores))
-    pairs = open_pairs(path).pairs
-    write_chunks([out], formats()[kind].write(pairs, LANGUAGES))
+    write_chunks([read], formats()[of].write(open_pairs(path).pairs, LANGUAGES))
+    write_chunks([out], formats()[kind].write(open_pairs(read).pairs, LANGUAGES))
     found = list(open_pairs(out, languages=LANGUAGES).pairs)
     assert [(pair.source.strip(), pair.target) for pair in found] == [
         (f"un {score}".strip(), "one") for score in scores
@@ -352,6 +353,23 @@ def test_numbers_with_a_comma_are_scores_and_other_scores_are_counted(tmp_path: 
         first, second = found.pairs
         assert getattr(first, "score", None) == 0.9 and math.isnan(getattr(second, "score", 0))
         assert found.others == {"score (no number)": 1}
+
+
+def test_values_of_json_that_are_of_other_types_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(
+        '{"source": "un", "target": "one", "score": "high", "source_line": 4, "target_line": "x"}'
+    )
+    found = open_pairs(path)
+    (pair,) = found.pairs
+    assert isinstance(pair, MinedPair) and math.isnan(pair.score) and pair.source_line == 4
+    assert found.others == {"score": 1, "target_line": 1}
+
+
+def test_a_property_of_a_unit_is_a_score_or_none(tmp_path: Path) -> None:
+    pair = AlignedPair(math.nan, "un", "one", "a", "b", (1,), (1,))
+    ((unit, _),) = list(formats()["tmx"].write([pair], LANGUAGES))[1:-1]
+    assert "<tu " in str(unit) and "<prop" not in str(unit)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +598,12 @@ def test_columns_of_other_programs_in_parquet(tmp_path: Path) -> None:
 
     table = {"source": ["a", None], "target": ["b", "c"], "score": ["high", "low"], "more": [1, 2]}
     write_table(pyarrow.table(table), tmp_path / "a")
-    assert list(open_pairs(tmp_path / "a").pairs) == [PlainPair("a", "b"), PlainPair("", "c")]
+    found = open_pairs(tmp_path / "a")
+    assert [(str(score), *texts[:2]) for score, *texts in found.pairs] == [
+        ("nan", "a", "b"),
+        ("nan", "", "c"),
+    ]
+    assert found.others == {"more": 2, "score": 2}
     write_table(pyarrow.table({"en": ["a"]}), tmp_path / "b")
     (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:200])
     for name, message in (("b", "b has no columns source and target"), ("c", "c is damaged: Parquet")):
