@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mexma_cli import languages
-from mexma_cli.settings.section import RunName, Section
+from mexma_cli.settings.section import RunName, Section, in_a_tuple
 from mexma_cli.settings.stages import (
     BUNDLED,
     AlignSettings,
@@ -22,11 +22,6 @@ from mexma_cli.settings.stages import (
 )
 
 Code = str
-
-
-def _in_a_tuple(value: object) -> object:
-    """A text where a list may be is a list of one."""
-    return (value,) if isinstance(value, str) else value
 
 
 class RunEncoder(EncoderChoice):
@@ -53,7 +48,7 @@ class TextFiles(Section):
     split: RunSplitting | None = None
     """Split documents into sentences; `{}` for the defaults."""
 
-    _one_or_more = field_validator("input", mode="before")(_in_a_tuple)
+    _one_or_more = field_validator("input", mode="before")(in_a_tuple)
 
 
 class LanguageText(EmbedSettings, TextFiles):
@@ -102,7 +97,7 @@ class CorpusOutput(Section):
     to: str | None = None
     """URL (s3://, gs://, ...) to which pairs, report and thresholds are copied at the end."""
 
-    _one_or_more = field_validator("format", mode="before")(_in_a_tuple)
+    _one_or_more = field_validator("format", mode="before")(in_a_tuple)
 
 
 class SlurmSettings(Section):

@@ -71,6 +71,12 @@ _TYPES = {
 }
 """Pydantic's kinds of errors whose words are of Python -> what is said of them."""
 
+
+def in_a_tuple(value: object) -> object:
+    """A text where a list may be is a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
 Folder = Annotated[str, AfterValidator(_in_utf8)]
 """A folder in which a tokeniser is saved."""
 

@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, mod
 
 from mexma_cli import languages
 from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
-from mexma_cli.settings.section import PHASE_NAME, Folder, RunName, Section
+from mexma_cli.settings.section import PHASE_NAME, Folder, RunName, Section, in_a_tuple
 from mexma_cli.settings.stages import Device, Dtype
 
 IMPLIED_PHASE = "train"
@@ -42,10 +42,10 @@ class Corpus(Section):
     `data.languages`, and the corpus is `optional`."""
     target: str = "eng_Latn"
     """Language of the target side."""
-    path: str | None = None
-    """tsv: a file, or one a language with `{lang}`; columns after the second are ignored (but see
-    `negatives`). opus, mtdata: a folder, or a glob of files and folders, whose files are found by their
-    names."""
+    path: tuple[str, ...] = ()
+    """One path, or a list. tsv: a file, or one a language with `{lang}`; columns after the second are ignored
+    (but see `negatives`). opus, mtdata: a folder, or a glob of files and folders, whose files are found by
+    their names."""
     source_path: str | None = None
     """aligned: the source file; an empty line is a missing sentence."""
     target_path: str | None = None
@@ -64,11 +64,13 @@ class Corpus(Section):
     """Source of the hard negatives that `data.negatives` asks for. made: from English targets, by the rules
     of `mexma augment`; columns: the tsv's columns after the second."""
 
+    _one_or_more = field_validator("path", mode="before")(in_a_tuple)
+
     @model_validator(mode="after")
     def _paths_fit_the_format(self) -> Corpus:
         if self.format == "aligned" and not (self.source_path and self.target_path):
             raise ValueError(f"corpus {self.name!r}: format aligned needs `source_path` and `target_path`")
-        if self.format != "aligned" and not self.path:
+        if self.format != "aligned" and not (self.path and all(self.path)):
             raise ValueError(f"corpus {self.name!r}: format {self.format} needs `path`")
         if self.keep and self.format in ("opus", "mtdata"):
             raise ValueError(f"corpus {self.name!r}: `keep` goes with tsv and aligned only")

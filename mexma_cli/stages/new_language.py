@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import glob
 import heapq
-import logging
 import shlex
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,14 +34,12 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import BUNDLED, ScoreSettings
 from mexma_cli.settings.training import Recipe
-from mexma_cli.stages.prepare.corpora import Bitext, PairFiles, find_bitexts
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
 from mexma_cli.text.lines import label_of, read_lines, read_pieces
 from mexma_cli.text.rules import PairRules
-
-log = logging.getLogger(__name__)
 
 RECIPE = "new-language.yaml"
 DEV = "dev"
@@ -67,8 +64,8 @@ _HEAD = """\
 #   mexma new-language {code} {pairs}
 #
 # which goes on with it, or measures it again, as long as this file stays as it is. To change something, copy
-# it, give the copy another `run` and `data.store`, and train with `mexma train`. `repeat: 0.5` in a corpus
-# shows its pairs half as often as the others'.
+# it, give the copy another `run` and `data.store`, and train with `mexma train`. A file that is a corpus of
+# its own, with `repeat: 0.5`, has its pairs drawn half as often as the others'.
 #
 # The text, by xxh3_128: {checksums}
 
@@ -103,17 +100,10 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
             raise MexmaError(
                 f"{label_of(path)} cannot be read twice", "write the pairs to a file and name that"
             )
-        next(
-            read_pieces(path, str(path)), b""
-        )  # what is missing, a folder, or damaged at its start is refused
-    texts: dict[str, Path] = {}
-    for path in pairs:
-        if first := texts.get(checksum := checksum_file(path)):
-            count = sum(1 for _ in PairFiles((path,)).rows())
-            log.warning("%s is the same text as %s; dropped: %s duplicate", path, first, f"{count:,}")
-        else:
-            texts[checksum] = path
-    text = _recipe(code, texts, run)
+        # What is missing, a folder, or damaged at its start is refused here.
+        if not next(read_pieces(path, str(path)), b""):
+            raise MexmaError(f"{path} has no lines")
+    text = _recipe(code, pairs, run)
     clear_all(run)
     if not (run / RECIPE).is_file():
         if run.exists() and (not run.is_dir() or any(run.iterdir())):
@@ -177,8 +167,9 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
     )
 
 
-def _recipe(code: str, texts: Mapping[str, Path], run: Path) -> str:
-    """A recipe that extends one-language, as YAML, with texts by their checksums."""
+def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
+    """A recipe that extends one-language, as YAML. All files are one corpus, so that a pair that stands in
+    two of them is trained once."""
     keys = {
         "extends": "one-language",
         "name": code,
@@ -188,8 +179,7 @@ def _recipe(code: str, texts: Mapping[str, Path], run: Path) -> str:
             "store": str(run / "data"),
             "exclude": [f"{glob.escape(str(run / DEV))}/*.txt"],
             "corpora": [
-                {"name": f"pairs{number}", "format": "tsv", "path": str(path), "languages": [code]}
-                for number, path in enumerate(texts.values(), 1)
+                {"name": "pairs", "format": "tsv", "path": list(map(str, pairs)), "languages": [code]}
             ],
         },
         "dev": {
@@ -201,8 +191,8 @@ def _recipe(code: str, texts: Mapping[str, Path], run: Path) -> str:
     head = _HEAD.format(
         name=languages.name(code),
         code=code,
-        pairs=in_a_line(shlex.join(map(str, texts.values()))),
-        checksums=", ".join(texts),
+        pairs=in_a_line(shlex.join(map(str, pairs))),
+        checksums=", ".join(map(checksum_file, pairs)),
     )
     return head + yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)
 

@@ -78,13 +78,14 @@ def test_a_finished_run_is_measured_again_and_other_text_refused(
     fails(run(*command(pairs, folder), "--set", "trainer.seed=7"), 1, "phases.train.trainer.seed (42, now 7)")
 
 
-def test_mini_is_compared_where_it_does_not_know_the_language(pairs: Path, tmp_path: Path) -> None:
+def test_pairs_of_two_files_count_once_and_mini_is_compared(pairs: Path, tmp_path: Path) -> None:
     words = command(pairs, tmp_path / "run")
-    words[1:3] = "gla", write(tmp_path / "twice.tsv", *pairs.read_text().splitlines() * 2)
+    lines = pairs.read_text().splitlines()
+    words[1:3] = "gla", write(tmp_path / "a.tsv", *lines[:250]), write(tmp_path / "b.tsv", *lines[100:])
     done = ok(run(*words, "--set", "trainer.steps=1"))
     assert "mini knows" not in done.stderr
-    losses = "380 duplicate, 20 that share a sentence with dev or test text"  # each pair stands there twice
-    assert f"380 of 800 pairs; 20 pairs kept for dev; dropped: {losses}\n" in done.stderr
+    losses = "142 duplicate, 8 that share a sentence with dev or test text"  # of 150 pairs in both files
+    assert f"380 of 550 pairs; 20 pairs kept for dev; dropped: {losses}\n" in done.stderr
     assert re.search(r"^mini +dev xsim error 0\.00%, mining F1 [\d.]+, as it is", done.stdout, re.MULTILINE)
 
 

@@ -192,7 +192,9 @@ def test_a_file_that_is_no_recipe(content: bytes, message: str, tmp_path: Path) 
     assert "not valid YAML" not in caught.value.message or "no tabs" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("data", [{"format": "tsv", "path": None}, {"format": "aligned"}])
+@pytest.mark.parametrize(
+    "data", [{"format": "tsv", "path": []}, {"format": "tsv", "path": ""}, {"format": "aligned"}]
+)
 def test_a_corpus_needs_the_paths_of_its_format(data: Raw, raw: Raw, tmp_path: Path) -> None:
     raw["data"]["corpora"][0] |= data
     with pytest.raises(MexmaError, match=r"`data.corpora.0`: corpus 'tatoeba': format \w+ needs"):

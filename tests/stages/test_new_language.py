@@ -67,14 +67,12 @@ def test_the_split_is_of_the_content(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "two" / "dev" / path.name).read_bytes()
 
 
-def test_repeated_pairs_are_taken_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_pairs_are_split_off_once(tmp_path: Path) -> None:
     """Within a file, in several files, and where a file is named twice."""
     lines = demo_pairs(400)
     text, again = write(tmp_path / "a.tsv", *lines), write(tmp_path / "b.tsv", *reversed(lines))
     begin("spa_Latn", [text], tmp_path / "one")
-    twice = begin("spa_Latn", [text, text], tmp_path / "named")
-    assert [corpus.path for corpus in twice.data.corpora] == [str(text)]
-    assert f"{text} is the same text as {text}; dropped: 400 duplicate" in caplog.text
+    begin("spa_Latn", [text, text], tmp_path / "named")
     begin("spa_Latn", [text, again], tmp_path / "files")
     begin("spa_Latn", [write(tmp_path / "c.tsv", *lines, *lines)], tmp_path / "file")
     dev = read(tmp_path / "one" / "dev" / "spa_Latn.txt")
@@ -110,6 +108,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         begin("eng_Latn", [text], run)
     with pytest.raises(MexmaError, match=r"b\.tsv: no such file"):
         begin("hau_Latn", [text, tmp_path / "b.tsv"], run)
+    with pytest.raises(MexmaError, match=r"empty\.tsv has no lines"):
+        begin("hau_Latn", [text, write(tmp_path / "empty.tsv")], run)
     with pytest.raises(MexmaError, match=r"90 of the pairs can be used, and 200 are the fewest"):
         begin("hau_Latn", [write(tmp_path / "few.tsv", *pairs(600)[:90])], tmp_path / "few")
     (tmp_path / "texts").mkdir()

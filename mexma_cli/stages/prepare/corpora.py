@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice, zip_longest
@@ -189,11 +189,11 @@ def _check(corpus: Corpus, data: Data) -> None:
             f"corpus {corpus.name!r}: hard negatives are made of English sentences, its target is {target}",
             "give it a tsv with further columns, and `negatives: columns`",
         )
-    names = [corpus.path, corpus.source_path, corpus.target_path]
+    names = [f"{corpus.source_path} {corpus.target_path}"] if corpus.format == "aligned" else corpus.path
     if (
         corpus.format in ("tsv", "aligned")
         and len(corpus.languages) > 1
-        and not any("{lang}" in (name or "") for name in names)
+        and not all("{lang}" in name for name in names)
     ):
         raise MexmaError(f"corpus {corpus.name!r} has several languages but no {{lang}} in its path")
     if corpus.format in ("opus", "mtdata"):  # whose files are the language's, however it is spelled
@@ -223,11 +223,12 @@ def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError])
             )
         )
     looked = ", ".join(map(str, files)) + there
-    return Bitext(data, corpus, language, [] if lacking else [PairFiles(tuple(files))], looked, keep)
+    parts = [PairFiles((file,)) for file in files] if corpus.format == "tsv" else [PairFiles(tuple(files))]
+    return Bitext(data, corpus, language, [] if lacking else parts, looked, keep)
 
 
 def _files(data: Data, corpus: Corpus, language: str) -> list[Path]:
-    names = [corpus.path] if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
+    names = corpus.path if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
     return [data.resolve(name.replace("{lang}", language)) for name in names if name]
 
 
@@ -246,11 +247,11 @@ class _Listing:
 
     def __init__(self, data: Data, corpus: Corpus) -> None:
         self._data, self._corpus = data, corpus
-        self._looked = str(data.resolve(corpus.path or ""))
+        self._looked = ", ".join(str(data.resolve(path)) for path in corpus.path)
         self._found: dict[str, list[PairFiles]] = {}
         target = languages.resolve(corpus.target)
-        pattern = data.pattern((corpus.path or "").replace("{lang}", "*"))
-        for part, codes in _parts(_under(pattern, corpus.format)):
+        patterns = [data.pattern(path.replace("{lang}", "*")) for path in corpus.path]
+        for part, codes in _parts(_under(patterns, corpus.format)):
             first, second = (code_of(data, code) for code in codes)
             if first and second and target in (first, second):
                 other = first if second == target else second
@@ -283,10 +284,10 @@ def code_of(data: Data, code: str) -> str | None:
         return None
 
 
-def _under(pattern: str, format_: str) -> list[Path]:
-    """All files that a path or glob of files and folders stands for, sorted; of mtdata the training text."""
+def _under(patterns: Sequence[str], format_: str) -> list[Path]:
+    """All files that paths or globs of files and folders stand for, sorted; of mtdata the training text."""
     found: set[Path] = set()
-    for path in map(Path, glob.glob(pattern, recursive=True)):
+    for path in (Path(name) for pattern in patterns for name in glob.glob(pattern, recursive=True)):
         found |= {file for file in path.rglob("*") if file.is_file()} if path.is_dir() else {path}
     if format_ == "mtdata":
         found = {file for file in found if file.parent.name == "train-parts"}

@@ -72,7 +72,7 @@ def script(data: Data, name: str) -> Iterator[str]:
         if own:
             yield f"# {corpus.name}: {_sums(own)}"
         else:
-            folder = shlex.quote(str(data.resolve(corpus.path or "")))
+            folder = shlex.quote(str(data.resolve(corpus.path[0])))
             yield f"# {corpus.name}: not in the list, and left out. Of a language that needs it:"
             yield (
                 f"#   opus_get --source en --target CODE --directory {corpus.name} --preprocess moses "
@@ -81,7 +81,7 @@ def script(data: Data, name: str) -> Iterator[str]:
     yield "set -eu"
     yield 'get() { [ -f "$1/$2" ] && return; mkdir -p "$1"; curl -fL --retry 5 -C - -o "$1/$2.part" "$3"; '
     yield '  mv "$1/$2.part" "$1/$2"; }'
-    folders = {corpus.name: str(data.resolve(corpus.path or "")) for corpus in corpora}
+    folders = {corpus.name: str(data.resolve(corpus.path[0])) for corpus in corpora}
     for file in files:
         yield f"get {shlex.quote(folders[file.corpus])} {file.codes}.zip {file.url}"
 

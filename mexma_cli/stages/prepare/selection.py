@@ -67,9 +67,9 @@ def select(bitext: Bitext, rules: PairRules, limit: int | None, folder: Path) ->
                 read += len(batch)
                 others += sum(map(bool, "\t".join(further for *_, further in batch).split("\t")))
         if others and not (bitext.data.negatives and bitext.corpus.negatives == "columns"):
-            log.warning("%s: left out: values of other columns (%s)", bitext.files[0], f"{others:,}")
+            log.warning("%s: left out: values of other columns (%s)", bitext.looked, f"{others:,}")
         if not read:
-            raise MexmaError(f"{bitext.files[0]} has no lines")
+            raise MexmaError(f"{bitext.looked}: no lines")
         codes = np.memmap(path, dtype=np.uint8, mode="r+")
         left = read if limit is None else limit
         for entries in table.sorted():

@@ -70,6 +70,18 @@ def test_kept_and_dropped_with_reasons(
     assert not special & {token for row in range(8) for side in store.pair(row) for token in side.tolist()}
 
 
+def test_equal_pairs_in_several_files_of_a_corpus_are_kept_once(
+    folder: Path, start: dict[str, Any], tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    pairs = list(zip(sentences["fra"], sentences["eng"], strict=True))
+    for name, some in (("fra-1.tsv", pairs[:5]), ("fra-2.tsv", pairs[3:])):
+        (folder / name).write_text("".join(f"{fra}\t{eng}\n" for fra, eng in some))
+    corpus = {"name": "t", "format": "tsv", "path": ["{lang}-1.tsv", "{lang}-2.tsv"], "languages": ["fra"]}
+    (report,) = prepare(recipe(folder, start, corpora=[corpus], exclude=[]))
+    assert (report.read, report.kept, report.dropped) == (10, 8, {"duplicate": 2})
+    assert texts(report, tiny_encoder) == pairs
+
+
 def test_the_same_again_is_kept_and_a_change_is_made_again(folder: Path, start: dict[str, Any]) -> None:
     prepare(recipe(folder, start))
     written = (folder / "store" / "tsv.fra" / "source.ids.npy").stat().st_mtime_ns
@@ -242,9 +254,10 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
             r"deu-eng\.tsv\.gz: no such file \(corpus 't', deu\)",
         ),
         (
-            {"corpora": [TSV | {"languages": ["fra", "deu"], "path": "fra-eng.tsv.gz"}]},
+            {"corpora": [TSV | {"languages": ["fra", "deu"], "path": ["{lang}-eng.tsv.gz", "empty"]}]},
             "no {lang} in its path",
         ),
+        ({"corpora": [TSV | {"path": ["fra-eng.tsv.gz", "more.tsv"]}]}, r"more\.tsv: no such file"),
         ({"corpora": [TSV | {"languages": ["fra_Ltn"]}]}, "unknown language code 'fra_Ltn'"),
         ({"corpora": [TSV | {"target": "englisch"}]}, "unknown language code 'englisch'"),
         ({"corpora": [TSV, TSV]}, "corpus 't' has fra twice"),
@@ -258,8 +271,8 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
             r"differ in length .*line 3",
         ),
         ({"corpora": [ALIGNED | {"target_path": "latin1.eng"}]}, r"latin1\.eng, line 2, byte 4: not UTF-8"),
-        ({"corpora": [ALIGNED | {"source_path": "empty", "target_path": "empty"}]}, "empty has no lines"),
-        ({"corpora": [TSV | {"path": "empty"}]}, "empty has no lines"),
+        ({"corpora": [ALIGNED | {"source_path": "empty", "target_path": "empty"}]}, "empty: no lines"),
+        ({"corpora": [TSV | {"path": "empty"}]}, "empty: no lines"),
         ({"exclude": ["nothing-*.txt"]}, r"no file is called .*nothing-\*\.txt"),
         ({"min_chars": 500}, "no pair is left"),
     ],
