@@ -151,7 +151,7 @@ _WORDS = {
 
 
 def _in_words(type_: Any) -> str:
-    """What a value should be."""
+    """A type in words, for the message that a value is not of it."""
     alternatives, found = alternatives_of(type_), list[str]()
     for one in alternatives:
         kind, parts = get_origin(one) or one, get_args(one)

@@ -524,7 +524,7 @@ def another_run(folder: Path, differing: Mapping[str, str]) -> MexmaError:
 def differences(
     there: Mapping[str, Any], now: Mapping[str, Any], places: tuple[str, str] = ("there", "now")
 ) -> dict[str, str]:
-    """In words, by their names, which inputs and settings differ; `places` says where either was found."""
+    """Say which inputs and settings differ, by their names; `places` says where either was found."""
     both = {name: (there.get(name), now.get(name)) for name in {**there, **now}}
     return {
         name: f"the {name} is another one, or has changed"
@@ -551,7 +551,8 @@ def checksum_file(path: Path) -> str:
 
 
 def checksum_again(path: Path) -> str:
-    """`checksum_file` of a file that is asked for often: read again only if it was written to meanwhile."""
+    """The `checksum_file` of a file that is asked for often: read again only if it was written to
+    meanwhile."""
     info = path.stat()
     return _checksum(path, (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
 

@@ -71,7 +71,7 @@ class _Limited(_Loads):
 
 
 class _Loader(_Limited, yaml.SafeLoader):
-    """Its messages say what is wrong in a text."""
+    """A loader of YAML whose messages say what is wrong in a text."""
 
 
 if yaml.__with_libyaml__:

@@ -136,7 +136,7 @@ class _Document:
         return len(self.sums)
 
     def halved(self) -> _Document:
-        """Each two sentences as one."""
+        """This document with every two sentences merged into one."""
         parts = self.sums, self.weights, self.headings
         sums, weights, headings = (part[::2].copy() for part in parts)
         for own, part, join in zip(

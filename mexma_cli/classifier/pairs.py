@@ -45,7 +45,7 @@ class Side:
 def known_of(
     neighbours: Neighbours | Sides, texts: Texts | None = None, embed: Embed | None = None
 ) -> tuple[Side, Side]:
-    """Both sides of two texts.
+    """What the classifier has to know of both texts.
 
     Args:
         embed: The encoder of the vectors, for words.
@@ -121,7 +121,7 @@ class Pairs:
 
     @cached_property
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """In characters, float32 [N] each."""
+        """Lengths of both sentences of each pair in characters, float32 [N] each."""
         own, other = self.sentences
         return own.lengths[self.candidates.source], other.lengths[self.candidates.target]
 

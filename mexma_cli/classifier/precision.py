@@ -37,7 +37,7 @@ class Translations(NamedTuple):
 
     @classmethod
     def among(cls, probabilities: np.ndarray) -> Translations:
-        """Those of pairs with these probabilities, float [n], n > 0, best first."""
+        """The count among pairs with these probabilities, float [n], n > 0, best first."""
         model = PairPrecision(probabilities, probabilities)
         return cls(float(probabilities.sum(dtype="float64")), *model.translations_interval)
 
@@ -166,7 +166,7 @@ class PairPrecision:
 
     @property
     def probabilities(self) -> np.ndarray:
-        """That each pair is right, float [n]; as the labels have corrected them."""
+        """Probabilities that each pair is right, as corrected by the labels, float [n]."""
         if len(self._line[0]) == 1:
             return self._probabilities
         grid = self._corrected(1 / (1 + np.exp(-_BINS))).mean(axis=0)

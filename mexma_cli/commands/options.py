@@ -112,7 +112,7 @@ def languages_option(command: Command, resolved: bool = True) -> Command:
     files with tags, as they are written (not `resolved`)."""
 
     @functools.wraps(command)
-    def gathered(*, source_lang: str, target_lang: str, **options: Any) -> Any:
+    def with_languages(*, source_lang: str, target_lang: str, **options: Any) -> Any:
         written = (source_lang, target_lang)
         return command(languages=tuple(map(resolve, written)) if resolved else written, **options)
 
@@ -124,8 +124,8 @@ def languages_option(command: Command, resolved: bool = True) -> Command:
             metavar="CODE",
             help=f"Language of the {side}.  [default: what its store or file says]",
         )
-        gathered = option(gathered)
-    return cast(Command, gathered)
+        with_languages = option(with_languages)
+    return cast(Command, with_languages)
 
 
 written_languages_option = functools.partial(languages_option, resolved=False)
@@ -151,7 +151,7 @@ def encoder_options(command: Command) -> Command:
     from mexma_cli.settings.stages import EncoderChoice
 
     @functools.wraps(command)
-    def gathered(*, encoder: EncoderChoice, **options: Any) -> Any:
+    def with_encoder(*, encoder: EncoderChoice, **options: Any) -> Any:
         if encoder.revision and not encoder.model:
             raise click.UsageError("--revision is of a hub id: name that with --model.")
         if encoder.code_revision and not encoder.trust_remote_code:
@@ -161,7 +161,7 @@ def encoder_options(command: Command) -> Command:
         click.get_current_context().with_resource(computing_on(encoder.device))
         return command(encoder=encoder, **options)
 
-    return cast(Command, options_of(EncoderChoice, into="encoder", types={"model": ENCODER})(gathered))
+    return cast(Command, options_of(EncoderChoice, into="encoder", types={"model": ENCODER})(with_encoder))
 
 
 def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
@@ -170,7 +170,7 @@ def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
 
     def decorated(command: Command) -> Command:
         @functools.wraps(command)
-        def gathered(*, settings: SearchSettings, **options: Any) -> Any:
+        def with_search(*, settings: SearchSettings, **options: Any) -> Any:
             if settings.index == EXACT and "recall" in settings.model_fields_set:
                 raise click.UsageError(
                     "--recall is for an approximate --index; the exact search finds everything."
@@ -180,7 +180,7 @@ def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
         dry_run = section("Search options")(
             "--dry-run", is_flag=True, help="Print the memory, disk and time needed, and stop."
         )
-        return cast(Command, options_of(model)(dry_run(gathered)))
+        return cast(Command, options_of(model)(dry_run(with_search)))
 
     return decorated
 
@@ -196,7 +196,7 @@ def document_options(command: Command) -> Command:
     """Add --within and --document-pairs, which the command gets as `documents`, a `DocumentFiles` or None."""
 
     @functools.wraps(command)
-    def gathered(*, within: tuple[Path, Path] | None, document_pairs: Path | None, **options: Any) -> Any:
+    def with_pairing(*, within: tuple[Path, Path] | None, document_pairs: Path | None, **options: Any) -> Any:
         from mexma_cli.stages.mine.documents import DocumentFiles
 
         if document_pairs is not None and within is None:
@@ -211,7 +211,7 @@ def document_options(command: Command) -> Command:
         add=document_option,
         nargs=2,
     )
-    return cast(Command, texts(document_pairs_option(gathered)))
+    return cast(Command, texts(document_pairs_option(with_pairing)))
 
 
 def _part(typed: str) -> Part:
@@ -241,7 +241,7 @@ def options_of(
 
     def decorated(command: Command) -> Command:
         @functools.wraps(command)
-        def gathered(**values: Any) -> Any:
+        def with_settings(**values: Any) -> Any:
             source = click.get_current_context().get_parameter_source
             options = {name: values.pop(name) for name in found}
             given = {name: one for name, one in options.items() if source(name) != ParameterSource.DEFAULT}
@@ -254,8 +254,8 @@ def options_of(
         for name, option in reversed(found.items()):
             kind = (types or {}).get(name)
             add = click.option(cls=_SettingOption, model=model, field=name, option=option, kind=kind)
-            gathered = add(gathered)
-        return cast(Command, gathered)
+            with_settings = add(with_settings)
+        return cast(Command, with_settings)
 
     return decorated
 

@@ -500,7 +500,7 @@ class SentenceEncoder:
     def embed_each(
         self, texts: Iterable[Sequence[str]], on_progress: Callable[[int, int], object] | None = None
     ) -> Iterator[np.ndarray]:
-        """`embed` of each of several lists; the next one is read and tokenised meanwhile."""
+        """Embed several lists, as by `embed`; the next one is read and tokenised meanwhile."""
         embed_some = self._way_to_embed()
         start = 0
         for text, some in self.tokenised(texts):

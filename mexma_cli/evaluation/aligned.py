@@ -62,7 +62,7 @@ class AlignedFolder:
         return self.layout.endswith(f"<code>.{self.split}") or file.absolute().parent.name == self.split
 
     def settings(self) -> dict[str, Any]:
-        """For `Result.settings`."""
+        """What the result says of these texts, for `Result.settings`."""
         split = self.split if self.is_flores else ""
         return {"data": str(self.folder), "files": self.layout, "split": split}
 
@@ -245,7 +245,7 @@ class AlignedTexts:
         return self.languages if whole and len(self.lines) == FLORES_LINES["devtest"] else None
 
     def settings(self) -> dict[str, Any]:
-        """For `Result.settings`."""
+        """What the result says of these texts, for `Result.settings`."""
         own = {"target": self.target, "languages": self.languages, "lines": len(self.lines)}
         return self.source.settings() | own
 

@@ -158,7 +158,8 @@ class AttentionRow:
 
     @property
     def words(self) -> np.ndarray:
-        """`weights` without the first and the last token, summing to 1 again: [heads, n - 2]."""
+        """The weights of words: `weights` without the first and the last token, summing to 1 again, [heads, n
+        - 2]."""
         inside = self.weights[:, 1:-1]
         return inside / inside.sum(axis=1, keepdims=True)
 

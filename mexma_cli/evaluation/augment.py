@@ -212,7 +212,7 @@ def _words(text: str) -> list[str]:
 
 
 def _put(line: str, match: re.Match[str], other: str) -> str:
-    """`other` in the place of a match, with a capital where that has one."""
+    """Put `other` in the place of a match, with a capital where that has one."""
     if match[0][0].isupper():
         other = other[0].upper() + other[1:]
     return line[: match.start()] + other + line[match.end() :]

@@ -117,7 +117,7 @@ def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str, Clouds]:
-    """For `draw_clouds`: all parts of English and of the other language in one plane, by language."""
+    """Points for `draw_clouds`: all parts of English and of the other language in one plane, by language."""
     panels: dict[str, Clouds] = {}
     for pair in pairs:
         sides = {
@@ -131,8 +131,9 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
 
 
 def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder, before: str) -> dict[str, Clouds]:
-    """For `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the tokens
-    of the first TOKENS_OF pairs (DAP, Figure 1). `before` stands before the languages in the titles."""
+    """Points for `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the
+    tokens of the first TOKENS_OF pairs (DAP, Figure 1). `before` stands before the languages in the
+    titles."""
 
     def tokens(sentences: Sequence[str], _: str | None = None) -> np.ndarray:
         cut = embed.encoder.truncated  # counted with the sentences

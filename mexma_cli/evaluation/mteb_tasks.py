@@ -28,7 +28,7 @@ class Task:
 
 
 def _tasks(text: str) -> tuple[Task, ...]:
-    """`name` or `name:subset`, with spaces between them."""
+    """Tasks by `name` or `name:subset`, with spaces between them."""
     parts = (word.partition(":") for word in text.split())
     return tuple(Task(name, subset or None) for name, _, subset in parts)
 

@@ -206,8 +206,8 @@ ALIASES = {"sts-test": "STSBenchmark"}
 
 
 def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> dict[str, float | None]:
-    """`spearman` and `pearson` of the cosines of n pairs and their gold scores: percent, or None where one
-    side is constant.
+    """Correlations of the cosines of n pairs with their gold scores, `spearman` and `pearson`: percent, or
+    None where one side is constant.
 
     Args:
         left, right: float [n, dim].

@@ -64,8 +64,8 @@ class InferenceData:
 
 
 def read_data(folder: Path) -> InferenceData:
-    """Both sets of a folder. Pairs on whose class people did not agree are left out and counted in the log.
-    Both must be there, and the train set must have English."""
+    """Read the train and test sets of a folder. Pairs on whose class people did not agree are left out and
+    counted in the log. Both must be there, and the train set must have English."""
     train_path, test_path = find(folder, TRAIN), find(folder, TEST)
     train, undecided = read_inference(train_path)
     if "en" not in train:

@@ -92,7 +92,7 @@ def xsim(
 
 
 def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] | None = None) -> XsimResult:
-    """`xsim` from neighbours that were found before."""
+    """The errors of `xsim` from neighbours that were found before."""
     forward_mean, backward_mean = means(neighbours)
     near = neighbours.forward_ids
     forward = best_of(

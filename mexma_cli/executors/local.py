@@ -126,7 +126,7 @@ class _Worker:
 
 
 def _how(code: int) -> str:
-    """In words, how a process ended."""
+    """Say in words how a process ended."""
     if code >= 0:
         return f"exit code {code}"
     name = signal.Signals(-code).name

@@ -177,7 +177,7 @@ def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """For `pair_of`: values of any type by name; None for those that a pair cannot have."""
+    """Take values of any type by name, for `pair_of`; None for those that a pair cannot have."""
     return {name: _typed(name, value) for name, value in values.items()}
 
 
@@ -240,7 +240,7 @@ class RawText:
     others: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
-        """Its lines, as by `text.lines.lines_of`."""
+        """The lines of the file, as by `text.lines.lines_of`."""
         return lines_of(self.pieces, self.where)
 
     def no_pair(self, reason: str) -> Iterator[Record]:
@@ -302,7 +302,7 @@ class Bitext(NamedTuple):
 
     @property
     def other_values(self) -> dict[str, int]:
-        """For what counts by reason: the values of other columns or fields, and the first names."""
+        """Count values of other columns or fields under one reason, with the first of their names."""
         names = [in_a_line(name) for name in self.others]
         return {f"values of other columns{such_as(names)}": sum(self.others.values())} if names else {}
 
@@ -370,7 +370,7 @@ class BitextFormat(ABC):
         return start.startswith(self.magic)
 
     def lines(self, text: RawText, languages: tuple[str, str]) -> Iterator[str]:
-        """For `open_lines`: the sides of each pair, with a tab between."""
+        """Yield the sides of each pair, with a tab between, for `open_lines`."""
         found = self.read(text, languages=languages)
         for pair in found._replace(records=_told(found, text)).pairs:
             yield f"{one_field(pair.source)}\t{one_field(pair.target)}"

@@ -77,7 +77,7 @@ class DocumentPair(NamedTuple):
         )
 
     def as_object(self, languages: tuple[str, str]) -> dict[str, Any]:
-        """For JSON, with the languages of both sides; sentences are counted from 0."""
+        """The pair as a JSON object, with the languages of both sides; sentences are counted from 0."""
         both = [(x, y, score) for (x, y), score in zip(self.beads, self.scores, strict=True) if x and y]
         alone = [[i for bead in self.beads if not bead[1 - side] for i in bead[side]] for side in (0, 1)]
         total = sum(map(len, self.sentences))

@@ -64,7 +64,7 @@ class Jsonl(BitextFormat):
 
 
 def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
-    """For `text.writing.write_chunks`: an object a line; a number that is none becomes null."""
+    """Yield JSON objects, one a line, for `text.writing.write_chunks`; nan becomes null."""
     for row in rows:
         finite = {
             name: None if isinstance(value, float) and math.isnan(value) else value

@@ -55,7 +55,7 @@ class Moses(BitextFormat):
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Both files must have the same number of lines."""
+        """Read both files, which must have the same number of lines."""
         return Bitext(self.name, languages, _aligned(texts))
 
 

@@ -122,7 +122,7 @@ def _approximate(
     journal: FileJournal | None,
     progress: Callable[[int], None],
 ) -> ApproximateNeighbours:
-    """`ann` with an index over each side; `folder` is for those that are kept in files."""
+    """The search of `ann` with an index over each side; `folder` is for those that are kept in files."""
     lists = no_neighbours(left, right, k)
     working = _working(settings.memory, len(left), len(right), k)
     share, chunk = (None, CHUNK) if working is None else (working // 4, working // 4)

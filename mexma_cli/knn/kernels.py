@@ -71,7 +71,7 @@ def _dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray, o
 
 @inner
 def key(score: np.float32, row: int) -> np.int64:
-    """`keys_of` of one score and row."""
+    """The key of one score and row, as by `keys_of`."""
     bits = np.int64(as_bits(np.float32(score + np.float32(0)), np.int32))  # -0.0 becomes 0.0
     ordered = bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFF)
     return (ordered << np.int64(32)) | (np.int64(0xFFFFFFFF) - np.int64(row))

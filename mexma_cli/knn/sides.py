@@ -18,7 +18,7 @@ _ALIGNMENT = 64
 
 
 class VectorSource(Protocol):
-    """Whatever has rows of vectors: an EmbeddingStore, or anything that reads like one."""
+    """A source of rows of vectors: an EmbeddingStore, or anything that reads like one."""
 
     @property
     def rows(self) -> int: ...
@@ -92,7 +92,8 @@ class Side:
 
 
 def _loops() -> ModuleType:
-    """`kernels` if these are loaded already; or `units`, which has the same by NumPy."""
+    """The module of loops: `kernels` if these are loaded already, else `units`, which has the same by
+    NumPy."""
     return sys.modules.get("mexma_cli.knn.kernels", units)
 
 

@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of rows."""
         return self.stop - self.start
 
 
@@ -38,7 +38,7 @@ class Window:
         self.rows, self.dim = span.rows, source.dim
 
     def vectors(self, start: int, stop: int) -> np.ndarray:
-        """Its rows start to stop, [stop - start, d]."""
+        """The vectors of rows start to stop, [stop - start, d]."""
         return self._source.vectors(self._start + start, self._start + stop)
 
 

@@ -34,7 +34,7 @@ Sides = tuple[Lists, Lists]
 
 @dataclass(frozen=True)
 class ListsInMemory:
-    """`Lists` of arrays [rows, k], which may be memory-mapped."""
+    """Neighbours (`Lists`) in arrays [rows, k], which may be memory-mapped."""
 
     cosines: np.ndarray
     ids: np.ndarray
@@ -61,7 +61,7 @@ def sides_of(found: Neighbours | Sides) -> Sides:
 
 @dataclass(frozen=True)
 class OtherNeighbours:
-    """`Lists` of the k nearest of each row of a text in the same text, without the row itself."""
+    """Neighbours (`Lists`) of each row of a text in the same text: the k nearest without the row itself."""
 
     lists: Lists
     k: int

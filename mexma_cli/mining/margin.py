@@ -1,6 +1,6 @@
 """The margins: how much nearer two sentences are than their neighbourhoods. All of the package uses these.
 
-A new margin is one more entry of `MARGINS`; commands, help and checks read that.
+A new margin is one more entry of `MARGINS`, and its name in `settings.stages.MarginName`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ class Margin:
     """A score for a pair with cosine c and background b, the mean of both neighbourhoods' mean cosines."""
 
     name: str
-    formula: str
-    """In c and b, for help and docs."""
     score: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """(c, b) -> scores; float32, of shapes that broadcast, and never nan."""
     slope: Callable[[np.ndarray], np.ndarray | float] | None = None
@@ -58,9 +56,9 @@ def _ratio_slope(background: np.ndarray) -> np.ndarray:
 MARGINS = {
     margin.name: margin
     for margin in (
-        Margin("ratio", "c / b", _ratio, _ratio_slope),
-        Margin("distance", "c - b", lambda c, b: c - b, lambda b: 1.0),
-        Margin("absolute", "c", _absolute, lambda b: 1.0, uses_neighbourhoods=False),
+        Margin("ratio", _ratio, _ratio_slope),
+        Margin("distance", lambda c, b: c - b, lambda b: 1.0),
+        Margin("absolute", _absolute, lambda b: 1.0, uses_neighbourhoods=False),
     )
 }
 """By name; the first is the default."""

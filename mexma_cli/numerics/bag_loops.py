@@ -30,7 +30,7 @@ def add_coded(
     starts: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """`add` of rows that are quantised: their codes and the codebook.
+    """As `add`, for rows that are quantised: their codes and the codebook.
 
     Args:
         places: As in `add`, and the lengths of these rows, float32.

@@ -53,7 +53,7 @@ def sums(rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarra
 def _looped(
     rows: np.ndarray | QuantisedRows, places: np.ndarray, counts: np.ndarray, work: int
 ) -> np.ndarray:
-    """`sums` by compiled loops."""
+    """Compute `sums` by compiled loops."""
     from mexma_cli.numerics import bag_loops
 
     width, starts = rows.shape[1], np.cumsum([0, *counts])

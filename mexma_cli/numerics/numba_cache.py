@@ -140,12 +140,12 @@ class _Locator:
         self._folder = folder
 
     def from_function(self, function: Callable[..., Any], file: str) -> _Locator:
-        """Itself, for a function in a source file."""
+        """Make a locator for a function in a source file, as Numba asks for it."""
         self._file, self._line = file, function.__code__.co_firstlineno
         return self
 
     def ensure_cache_path(self) -> None:
-        """It is made before (`Keeper.save_overload`)."""
+        """Do nothing: the folder is made before (`Keeper.save_overload`)."""
 
     def get_cache_path(self) -> str:
         """A folder for each of the package's, since modules may have equal names."""
@@ -156,5 +156,5 @@ class _Locator:
         return _stamp(Path(self._file).parent) + _stamp(Path(__file__).parent)
 
     def get_disambiguator(self) -> str:
-        """For functions of one name in one file."""
+        """Tell functions of one name in one file apart."""
         return str(self._line)

@@ -272,7 +272,7 @@ def softmax_slopes(
 
 @summing
 def _row_slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # pyrefly: ignore[implicit-any-parameter]
-    """For each row; `room` is scratch, float32 [n, BLOCK], and `flat` the same memory."""
+    """The slopes of each row; `room` is scratch, float32 [n, BLOCK], and `flat` the same memory."""
     row, rest = flat[: len(bias)], flat[len(bias) :]
     for i in range(len(words)):
         read(words[i], row)

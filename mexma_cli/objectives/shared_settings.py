@@ -32,7 +32,7 @@ class RankingSettings(InfoNceSettings):
     """none: compare sentence vectors; tanh: compare tanh(W h + b) of them, which is not exported."""
 
     def work(self, shape: Shape) -> Work:
-        """Both sides."""
+        """The sequences of a step: both sides."""
         projection = shape.width**2 + shape.width if self.projection == "tanh" else 0
         return Work((Pass(shape, 2),), heads=projection)
 

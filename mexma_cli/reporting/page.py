@@ -282,6 +282,6 @@ def _of_rows(result: Result, score: str, lines: Sequence[str]) -> Series:
 
 
 def _row_name(row: Mapping[str, Any]) -> str:
-    """Its first two columns, where they are words: code and name of a language."""
+    """The name of a row: its first two columns, where they are words (code and name of a language)."""
     words = [value for value in list(row.values())[:2] if isinstance(value, str)]
     return " ".join(word for word in words if word != "-")

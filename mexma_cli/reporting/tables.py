@@ -87,7 +87,7 @@ def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
 
 
 def aligned_with_notes(rows: Sequence[Sequence[str]], names: int) -> list[str]:
-    """`aligned` columns, and behind them the last cell of each row as it is."""
+    """A table of `aligned` columns, and behind them the last cell of each row as it is."""
     lines = aligned([row[:-1] for row in rows], names) if rows else []
     return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
 

@@ -286,7 +286,7 @@ def _name(phase: Any) -> Any:
 
 
 def _merged(base: Any, own: Any) -> Any:
-    """`own` over `base`: sections key by key, anything else replaced."""
+    """Lay `own` over `base`: sections key by key, anything else replaced."""
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
     result = dict(base)

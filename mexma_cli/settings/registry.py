@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """All of them, without a pooler."""
+        """All parameters of the encoder, without a pooler."""
         return self.embeddings + self.layers * self.of_layer
 
     @property

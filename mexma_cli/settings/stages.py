@@ -71,7 +71,7 @@ class EncoderChoice(Section):
 
     @property
     def precision(self) -> str:
-        """`dtype` as `SentenceEncoder` has it: `bfloat16` for `bf16`."""
+        """The `dtype` as `SentenceEncoder` names it: `bfloat16` for `bf16`."""
         return SHORT_NAMES.get(self.dtype, self.dtype)
 
     def to_measure(self) -> EncoderChoice:

@@ -107,7 +107,7 @@ def found_pairs(
 
 
 def lines_of(found: Iterable[FoundPair], kind: str = DEFAULT) -> Iterator[Chunk]:
-    """For `text.writing.write_chunks`: what was found as one of `formats.csv.ROWS`."""
+    """Yield the hits as lines of one of `formats.csv.ROWS`, for `text.writing.write_chunks`."""
     yield from row_lines(found, ("score", "query", "sentence", *FoundPair._fields[3:]), kind)
 
 

@@ -105,7 +105,7 @@ def _start(stop: Any, work: Callable[..., Any]) -> None:
 
 
 def _result(*arguments: Any) -> Any:
-    """In a process of the pool."""
+    """Do one piece of work in a process of the pool."""
     end_if_stopped()
     return _here(*arguments)
 

@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
     @property
     def label(self) -> str:
-        """For the names of files: ``00003-of-00010``."""
+        """The part as names of files have it: ``00003-of-00010``."""
         return f"{self.number:05d}-of-{self.of:05d}"
 
     def rows(self, count: int) -> tuple[int, int]:

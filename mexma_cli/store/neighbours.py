@@ -112,7 +112,7 @@ class NeighbourStore(Folder[NeighbourManifest]):
     def differences(
         self, source: EmbeddingStore, target: EmbeddingStore, settings: dict[str, Any]
     ) -> list[str]:
-        """In words, how these neighbours differ from those that a search would find now, by its settings:
+        """Say how these neighbours differ from those that a search would find now, by its settings:
         `k`, `index`, and with one what else is in `asked` of the manifest."""
         there = {"k": self.manifest.k, "index": self.manifest.index} | self.manifest.asked
         if there["index"] != settings["index"]:

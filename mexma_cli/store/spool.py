@@ -245,5 +245,5 @@ class RaggedSpool:
         return self._ends.rows - 1
 
     def ragged(self) -> Ragged:
-        """All of them, memory-mapped."""
+        """The values of all rows, memory-mapped."""
         return Ragged(self._values.array(), self._ends.array())

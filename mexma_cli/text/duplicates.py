@@ -154,7 +154,7 @@ def copy_reason(source: str, target: str, limit: float = NEAR_COPY) -> Reason | 
 def copy_reasons(
     sources: Sequence[str], targets: Sequence[str], limit: float = NEAR_COPY
 ) -> list[Reason | None]:
-    """`copy_reason` of each of N pairs.
+    """The `copy_reason` of each of N pairs.
 
     The letters of most pairs need not be compared: an edit changes three trigrams at most (Ukkonen, 1992).
     These are counted by a few bits of a hash, for all pairs at once, and those counts have at least as much

@@ -125,7 +125,7 @@ class _Words:
         return times(first + second, whole + rest), times(f"{first}-{second}", f"{whole}-{rest}")
 
     def _between(self, hyphen: str, whole: str, rest: str) -> str | None:
-        """What stands between two parts of a word, or None for the hyphen and the line end."""
+        """The text to put between two parts of a word; None keeps the hyphen and the line end."""
         first, second = whole.rpartition("-")[2], rest.partition("-")[0]
         optional = hyphen == _OPTIONAL
         hyphen = "-" if optional else hyphen
@@ -155,7 +155,7 @@ def _divided(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _around(text: str, end: regex.Match[str]) -> tuple[str, str]:
-    """What a word has on both sides of a hyphen and a line end."""
+    """The parts of a word on both sides of a hyphen and a line end."""
     start, stop = end.span()
     before = _pattern(rf"(?r){_WORD}").match(text, max(0, start - _LONGEST), start)
     after = _pattern(_WORD).match(text, stop, stop + _LONGEST)

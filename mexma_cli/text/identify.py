@@ -316,7 +316,7 @@ def _texts(lines: Sequence[str], documents: np.ndarray, asked: np.ndarray) -> li
 
 
 def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
-    """In words, that N sources and N targets look as if the sides were swapped; empty if they do not. They
+    """Say that N sources and N targets look as if the sides were swapped; empty if they do not. They
     should be in the `spoken` languages, codes of which some may be unknown to the identifier."""
     return _swapped([[guess.language for guess in model.identify(side)] for side in sides], spoken, model)
 
@@ -351,7 +351,7 @@ def warn_of_languages(
 
 
 def another_language(lines: Sequence[str], code: str, model: Identifier) -> str:
-    """In words, that lines are nearly all in one other language than the stated one, a FLORES-200 code; empty
+    """Say that lines are nearly all in one other language than the stated one, a FLORES-200 code; empty
     if they are not, or if they are fewer than `FEWEST`."""
     guesses = [guess.language for guess in model.identify(lines)]
     return _another_language("lines", code, guesses, model) if len(lines) >= FEWEST else ""

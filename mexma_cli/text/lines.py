@@ -464,7 +464,7 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
 
 
 def _no_utf8(block: bytes, at: int, where: str, before: int, reason: str = "") -> MexmaError:
-    """That a byte of a block is none of a text."""
+    """The error for a byte of a block that no text has."""
     line, byte = _position(block, at, before)
     found = f"not UTF-8 (0x{block[at]:02X}, {reason})" if reason else "a NUL byte, which no text has"
     return MexmaError(f"{where}, line {line}, byte {byte}: {found}", _HINT)

@@ -49,8 +49,9 @@ _WINDOW, _AHEAD = 1024, 256
 
 
 def _sentencex(tag: str, paragraph: str) -> list[Span]:
-    """In windows that begin where a sentence does. In a whole paragraph a quotation mark that is not closed
-    takes a time that grows with the square of the length, and hides the ends of many sentences behind it.
+    """Split by sentencex, in windows that begin where a sentence does. In a whole paragraph a quotation mark
+    that is not closed takes a time that grows with the square of the length, and hides the ends of many
+    sentences behind it.
 
     Any white space is shown as a space: at a capital letter, a wide space and a full stop sentencex panics.
     """

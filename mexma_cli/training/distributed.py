@@ -201,7 +201,7 @@ class Shared:
                     )
 
     def accumulating(self, last: bool) -> AbstractContextManager[object]:
-        """For a micro-batch: whole gradients are exchanged with the last one only.
+        """The context of a micro-batch: whole gradients are exchanged with the last one only.
 
         Sharded ones are exchanged each time: keeping them whole would take the memory that sharding saves.
         """

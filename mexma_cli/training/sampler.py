@@ -92,8 +92,8 @@ def _half_bits(size: int) -> int:
 
 
 def _walked(values: np.ndarray, sizes: np.ndarray, bits: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """`permute` of N values, int64 [N] as their sizes, each by a permutation of its own: uint64 [N], half the
-    bits of each size, and keys, uint64 [ROUNDS, N]."""
+    """Apply `permute` to N values, int64 [N] as their sizes, each by a permutation of its own: uint64 [N],
+    half the bits of each size, and keys, uint64 [ROUNDS, N]."""
     out, limits = values.astype(np.uint64), sizes.astype(np.uint64)
     todo = np.arange(len(out))
     while len(todo):  # what left its range walks on until it is back: a quarter of it or more is inside

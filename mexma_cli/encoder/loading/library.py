@@ -160,7 +160,7 @@ def with_code(where: Path, revision: str | None) -> Iterator[Path]:
 
 
 class LibraryModel(Weights):
-    """All of a model of sentence-transformers, modules and all.
+    """A model of sentence-transformers with all of its modules.
 
     Args:
         adapters: Names of the tasks that its module takes, as the folder has them (jina-embeddings-v3).
@@ -196,7 +196,7 @@ class LibraryModel(Weights):
 
     @property
     def config(self) -> Any:
-        """Its `model_type`, and as `hidden_size` the length of its vectors."""
+        """The model's `model_type`, and the length of its vectors as `hidden_size`."""
         return self._config
 
     @property

@@ -68,7 +68,7 @@ def _room(states: np.ndarray, heads: int, width: int, longest: int) -> tuple[np.
 
 @summing
 def _forward(states, words, spans, room, out) -> None:  # pyrefly: ignore[implicit-any-parameter]
-    """`attend`.
+    """The work of `attend`, compiled.
 
     Args:
         states: float32, or the type of `pairs`.

@@ -89,7 +89,8 @@ class TransformerEncoder:
 
 
 def _one_later(vectors: Iterator[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Each when the device has got the work for the next: whoever takes it waits for the device."""
+    """Yield each result only after the work for the next is with the device: whoever takes it waits for the
+    device."""
     before = next(vectors, None)
     for following in vectors:
         assert before is not None

@@ -134,7 +134,7 @@ class Bag(Objective):
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
 
     def _own(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Their own vectors [T, dim], zeros where there are none."""
+        """The tokens' own vectors [T, dim], zeros where there are none."""
         places = self.places[tokens]
         (having,) = torch.nonzero(places >= 0, as_tuple=True)
         vectors = functional.embedding(places[having], self.vectors, sparse=self._sparse())

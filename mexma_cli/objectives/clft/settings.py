@@ -19,7 +19,8 @@ class ClftSettings(ObjectiveSettings):
     phase."""
 
     def work(self, shape: Shape) -> Work | None:
-        """Both sides, and the target by the frozen copy; another teacher's shape is not known here."""
+        """The sequences of a step: both sides, and the target by the frozen copy; another teacher's shape is
+        not known here."""
         if self.teacher is not None:
             return None
         return Work((Pass(shape, 2), Pass(shape, 1, trained=False)), frozen=shape.parameters)

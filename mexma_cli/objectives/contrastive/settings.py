@@ -37,7 +37,7 @@ class ContrastiveSettings(RankingSettings):
     """Add translation language modelling. null: without."""
 
     def work(self, shape: Shape) -> Work:
-        """Both sides, and for TLM both as one sequence."""
+        """The sequences of a step: both sides, and for TLM both as one."""
         ranking = super().work(shape)
         if self.tlm is None:
             return ranking

@@ -36,7 +36,7 @@ class DapSettings(RankingSettings):
     """Representation translation learning."""
 
     def work(self, shape: Shape) -> Work:
-        """Both sides, and RTL's head over both in one sequence."""
+        """The sequences of a step: both sides, and RTL's head over both in one."""
         ranking, head = super().work(shape), replace(shape, layers=self.rtl.layers)
         return Work(
             (*ranking.passes, Pass(head, 1, 2)),

@@ -65,7 +65,8 @@ class MexmaSettings(InfoNceSettings):
     """The head that predicts masked tokens; it is not exported."""
 
     def work(self, shape: Shape) -> Work:
-        """Both sides clean and masked, or one of each; the head over the masked ones."""
+        """The sequences of a step: both sides clean and masked, or one of each; the head over the masked
+        ones."""
         masked = 2 if self.symmetric else 1
         head = replace(shape, layers=self.head.layers, ffn=self.head.ffn)
         return Work(

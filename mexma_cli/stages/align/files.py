@@ -97,7 +97,7 @@ class AlignJob:
 
 
 def agreed_languages(inputs: DocumentInputs, codes: tuple[str, str]) -> tuple[str, str]:
-    """`agreed_language` of both sides, which may be folders and patterns."""
+    """The `agreed_language` of each side, which may be folders and patterns."""
     source, target = (
         agreed_language(path, first_store(path), code)
         for path, code in zip((inputs.source, inputs.target), codes, strict=True)

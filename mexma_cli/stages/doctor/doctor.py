@@ -101,7 +101,7 @@ def _processor(advice: list[str]) -> dict[str, Any]:
 
 
 def _instructions() -> list[str]:
-    """Instructions that make products fast, by their usual names."""
+    """The processor's instructions that make products fast, by their usual names."""
     import torch
 
     cpu = torch.cpu

@@ -161,7 +161,7 @@ def search(
 def _approximate(
     stores: StorePair, k: int, settings: SearchSettings, memory: int | None, options: dict[str, Any]
 ) -> SearchResult:
-    """`search` by an index, in so many bytes of memory; `options` are those of `knn`."""
+    """The work of `search` by an index, in so many bytes of memory; `options` are those of `knn`."""
     from mexma_cli.knn.approximate import ann
     from mexma_cli.knn.effort import TOLERATED, TooLittleRecall
 

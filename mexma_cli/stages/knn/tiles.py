@@ -133,9 +133,8 @@ class MergedLists:
         return cosines[places], ids[places]
 
     def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """For rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
-        `knn.exact.Neighbours` has them.
-        """
+        """The neighbours of rows start to stop: cosines float32 and rows of the other side int64, both [n,
+        width], as `knn.exact.Neighbours` has them."""
         found, before = [np.empty((0, self.width), np.int64)], 0
         for path, rows in zip(self.paths, self.rows, strict=True):
             own = Span(max(start - before, 0), min(stop - before, rows))

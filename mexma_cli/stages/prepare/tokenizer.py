@@ -224,6 +224,6 @@ class TeachersTargets:
         self.extra = ExtraSentences(vocabulary=self._tokens.vocabulary)
 
     def of(self, batch: Sequence[Text], targets: Sequence[Ids]) -> list[list[Ids]]:
-        """Their ids, one sentence a pair."""
+        """The ids of sentences, one sentence a pair."""
         texts = (self._prefix + target for _, target, _ in batch)
         return [[ids] for ids in self._tokens.cut(self._tokens.of(texts))]

@@ -122,7 +122,7 @@ def found_of(side: int, place: int) -> str:
 
 
 def lists_found(name: str, side: int, place: int, rows: int, others: int) -> list[tuple[str, str, int, int]]:
-    """What the units of a pair of languages (`name`) found for a span of `rows`, which the other side's
+    """The lists that units of a pair of languages (`name`) found for a span of `rows`, which the other side's
     `others` spans found, too: as `work.neighbours` takes it."""
     units = [f"{SIDES[side]}-{place:05d}", *(f"{SIDES[1 - side]}-{there:05d}" for there in range(others))]
     return [(f"{name}/found/{unit}", found_of(side, place), 0, rows) for unit in units]

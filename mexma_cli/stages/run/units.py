@@ -159,16 +159,16 @@ class Kind:
 
     @property
     def stage(self) -> str:
-        """That of its units."""
+        """The stage of the units."""
         return STAGE_OF[self.work]
 
     @property
     def count(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return prod(self.grid)
 
     def units(self) -> Iterator[Unit]:
-        """All of them."""
+        """The units, in their order."""
         return starmap(self.unit, product(*map(range, self.grid)))
 
 

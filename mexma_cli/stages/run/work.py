@@ -517,9 +517,9 @@ _AT_ONCE = 1 << 20
 
 
 def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[float]]:
-    """`counts` of scores, sorted best first, between neighbouring `edges`: of few scores, or scores that are
-    almost one, there are few. Of probabilities, `wrong` is the number of each count's pairs that are expected
-    to be no translations."""
+    """Count scores, sorted best first, between neighbouring `edges` (`counts`): of few scores, or scores that
+    are almost one, there are few. Of probabilities, `wrong` is the number of each count's pairs that are
+    expected to be no translations."""
     if not len(scores):
         return {"edges": [], "counts": []}
     ends = float(scores[-1]), float(scores[0])

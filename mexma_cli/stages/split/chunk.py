@@ -93,7 +93,7 @@ class ChunkFile:
         self.counts: dict[str, int] = meta["counts"]
 
     def array(self, name: str) -> np.ndarray:
-        """One of the arrays of `ChunkResult`."""
+        """An array of `ChunkResult`, by its name."""
         return np.asarray(self._file[name])
 
     def lines(self, name: str) -> list[str]:

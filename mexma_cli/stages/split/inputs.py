@@ -104,7 +104,7 @@ class Splitting:
         return chosen_limits(self.settings.on, self.settings.off, OF_SENTENCES)
 
     def as_json(self) -> dict[str, Any]:
-        """For reports and fingerprints."""
+        """The settings as JSON, for reports and fingerprints."""
         models = {"splitter", "splitter_model", "lid", "lid_model", "error_pages", "keep_html"}
         return {
             "language": self.language,

@@ -89,7 +89,7 @@ class SplitOutputs:
 
     @property
     def files(self) -> list[Path]:
-        """All of text."""
+        """The files of text."""
         return [self.sentences, self.documents, *([self.rejects] if self.rejects else [])]
 
 
@@ -119,8 +119,8 @@ class SplitReport:
     """Different ids of these."""
 
     def warnings(self, language: str) -> list[str]:
-        """What is probably not meant: most sentences are of other languages than this code's, or documents
-        share their ids."""
+        """Warnings of what is probably not meant: most sentences are of other languages than this code's, or
+        documents share their ids."""
         found = []
         others = sum(self.dropped.get(rule, 0) for rule in ("script", "language"))
         if others > self.kept:
@@ -237,7 +237,7 @@ def _check_beside(outputs: SplitOutputs) -> None:
 
 
 def _unfinished(how: Splitting, model: str | None) -> Unfinished:
-    """What the results of chunks are made with, besides the text."""
+    """The settings, besides the text, that the results of chunks depend on."""
     settings = how.as_json()
     rules = {f"rule {rule}": limit for rule, limit in settings.pop("limits").items()}
     packages = {name: version(name) for name in ("ftfy", "sentencex", "sentence-splitter")}

@@ -192,7 +192,7 @@ def differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]
 
 
 def _values(was: Any, now: Any) -> str:
-    """Both values, unless they are lists or sections."""
+    """Say both values of a setting, unless they are lists or sections."""
     short = all(value is None or isinstance(value, bool | int | float | str) for value in (was, now))
     return f" ({was}, now {now})" if short else ""
 
