@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,8 @@ def check_recipe(recipe: CorpusRecipe) -> None:
     knows, an `output.to` that cannot be reached, a folder that cannot be written, and something else where
     results or the run's own files go."""
     check_settings(recipe)
+    if alone := {*recipe.languages} - {*chain(*recipe.language_pairs())}:
+        log.warning("`languages`: in no pair, and not read: %s", ", ".join(sorted(alone)))
     if recipe.output.to is not None:
         check_destination(recipe.output.to, [*results_of(recipe), PAGE, FILE])
     folder = RunFolder(Path(recipe.run))
@@ -208,15 +210,17 @@ def status_of(recipe: CorpusRecipe, chosen: Selection | None = None) -> dict[str
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
+    chosen = chosen or Selection()
+    chosen.narrowed(recipe)  # which refuses pairs and stages that the recipe lacks
     held = is_held(path.parent)
     status = dict(read_json(path))
     ended = "finished" if status.pop("finished") else "unknown" if held is None else "stopped"
     if held is False:
         try:
-            _count_anew(recipe, chosen or Selection(), status)
+            _count_anew(recipe, chosen, status)
         except MexmaError as error:
             log.warning("whether that is up to date is not known: %s", error.message)
-    elif chosen not in (None, Selection()):
+    elif chosen != Selection():
         raise MexmaError(
             f"{recipe.run}: the status of a run that goes on is that of all its units",
             "leave out --pairs, --only and --from",
@@ -243,13 +247,14 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
     inputs = inputs_of(here)
     now, blocked, stages = look(here, inputs, chosen), set[str](), dict[str, Counter[str]]()
     planned = plan(here, inputs, partial(cut_of, folder.record))  # with texts that are to be cut again
+    failed = {}
     for kind in chosen.of(planned):
         for unit in kind.units():
             state = ""
             if now.is_done(unit.name):
                 state = "done"
             elif unit.name in status["failed"]:
-                state = "failed"
+                state, failed[unit.name] = "failed", status["failed"][unit.name]
             elif any(name in blocked or name in status["failed"] for name in unit.needs.values()):
                 state = "blocked"
                 blocked.add(unit.name)
@@ -258,6 +263,7 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
             elif folder.record(unit.name) is not None:
                 state = "again"
             stages.setdefault(kind.stage, Counter()).update(["all", *filter(None, [state])])
+    status["failed"] = failed
     status["stages"] = {stage: dict(stages[stage]) for stage in STAGES if stage in stages}
     status["pairs"] = {"all": len(now.goals), "done": len(now.goals) - len(now.missed())}
 

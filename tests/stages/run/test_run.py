@@ -172,6 +172,11 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
         done(recipe)
     assert status_of(recipe)["pairs"] == {"all": 3, "done": 1}
     assert "deu.txt, line 25, byte 4: not UTF-8" in status_of(recipe)["failed"]["deu_Latn/text"]
+    good_pair = Selection(pairs=(("fra_Latn", "eng_Latn"),))
+    assert status_of(recipe, good_pair)["failed"] == {}
+    for unknown in (Selection("nosuch"), Selection(pairs=(("fra_Latn", "ita_Latn"),))):
+        with pytest.raises(MexmaError, match=r"nosuch.* in this recipe|ita_Latn is no pair of this recipe"):
+            status_of(recipe, unknown)
     assert [pair for pair in PAIRS if (tmp_path / "run/bitext" / pair).exists()] == ["fra_Latn-eng_Latn"]
     (tmp_path / "deu.txt").write_bytes(good)
     assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
@@ -467,6 +472,16 @@ def test_a_language_of_which_no_sentence_is_left(tmp_path: Path, tiny_encoder: P
         done(recipe)
     why = status_of(recipe)["failed"]["deu_Latn/text"]
     assert f"deu_Latn: no sentence is left of {LINES} documents and " in why and " dropped by " in why
+
+
+def test_a_language_in_no_pair_is_told_of(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    for call in (partial(done, recipe), partial(estimate, recipe, Selection(), 1)):
+        caplog.clear()
+        call()
+        assert "`languages`: in no pair, and not read: deu_Latn" in caplog.messages
 
 
 def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
