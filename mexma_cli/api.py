@@ -680,7 +680,9 @@ def evaluate(
         settings: `margin` and `k`, as the options of those names.
 
     Returns:
-        `scores`, the mean error in percent (`xsim`), and `rows`, the error of each language.
+        `scores`, the mean error in percent (`xsim`), and `rows`, the error of each language. Where the target
+        repeats a sentence, either row of it is right for `xsim`; `xsim by row`, there only then, counts
+        finding the other row as an error.
 
     Raises:
         MexmaError: No such files, or none of a language.

@@ -137,11 +137,18 @@ class Measures:
 
 @dataclass(frozen=True)
 class Trained:
-    """Weights, how many pairs they were trained on, how many were held out, and how good they are there."""
+    """Weights, and how good they are on pairs that were held out.
+
+    Attributes:
+        pairs: How many they were trained on.
+        held_out: How many others there are.
+        translations: How many translations the mining sets made of the others have, all together.
+    """
 
     weights: Weights
     pairs: int
     held_out: int
+    translations: int
     measures: Measures
 
 
@@ -218,7 +225,8 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
             cuts.append(cut.f1)
             errors.append(calibration_error(calibrated(taken, every, sum(one.rows)), right))
         f1[name], calibration[name] = 100 * float(np.mean(cuts)), float(np.mean(errors))
-    return Trained(replace(start, by=by), count - held_out, held_out, Measures(f1, calibration))
+    translations = sum(one.gold for one in others)
+    return Trained(replace(start, by=by), count - held_out, held_out, translations, Measures(f1, calibration))
 
 
 def _made(parallel: Parallel, rows: np.ndarray, k: int) -> _Set:

@@ -12,12 +12,10 @@ import click
 from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.options import output_option, set_option
 from mexma_cli.languages import name, resolve
+from mexma_cli.reporting.tables import warn_of_few
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
-
-FEW = 500
-"""Pairs of dev text from which an error of 5 % is known to 2 points."""
 
 if TYPE_CHECKING:
     from mexma_cli.stages.new_language import Worth
@@ -57,12 +55,11 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     found = worth(recipe)
     for line in _lines(found, code, run, worth(recipe, bundled=True)):
         click.echo(line)
-    if found.pairs < FEW:
-        log.warning(
-            "these figures are rough, and better than with real texts: a translation is easily found among "
-            "only %s of dev text; have ten thousand pairs, if need be with those of a related language",
-            counted(found.pairs, "pair"),
-        )
+    warn_of_few(
+        found.pairs,
+        f"a translation is easily found among only {counted(found.pairs, 'pair')} of dev text; have ten "
+        "thousand pairs, if need be with those of a related language",
+    )
 
 
 def _lines(found: Worth, code: str, run: Path, mini: Worth) -> list[str]:

@@ -137,7 +137,8 @@ def xsim_result(
     encoder: dict[str, Any],
     settings: ScoreSettings = ScoreSettings(),
 ) -> Result:
-    """The `Result`, with errors by row beside those by sentence where the two differ."""
+    """The `Result`. Where the two differ, `errors by row` stand beside the errors: finding the same sentence
+    in another row counts there."""
     differ = any(one.errors != one.index_errors for one in found.values())
     rows = []
     for language, one in found.items():

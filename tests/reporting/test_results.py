@@ -18,6 +18,7 @@ from mexma_cli.reporting.tables import (
     published_rows,
     published_scores,
     text_lines,
+    warn_of_few,
 )
 
 RESULT = Result(
@@ -139,3 +140,10 @@ def test_published_table_is_whole() -> None:
     assert header.split("\t") == ["benchmark", "encoder", "score", "value", "source"]
     keys = [(line.split("\t")[:3], line.split("\t")[4]) for line in lines if line]
     assert len(set(map(str, keys))) == len(keys), "a number is there twice"
+
+
+def test_few_translations_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_few(500, "only 500 pairs")
+    assert not caplog.messages
+    warn_of_few(499, "only 499 pairs")
+    assert caplog.messages == ["these figures are rough, and better than with real texts: only 499 pairs"]

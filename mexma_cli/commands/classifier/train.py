@@ -21,7 +21,7 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.errors import MexmaError
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned, warn_of_few
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -98,6 +98,10 @@ def command(
         stores = open_bitext(stack, bitext, (), encoder, embedding, languages)
         found = train_classifier((stores[0], stores[1]), settings.k, encoder, output)
     _print(found, as_json)
+    warn_of_few(
+        found.translations,
+        f"F1 stands on only {counted(found.translations, 'translation')} among few lines; give more pairs",
+    )
     if found.measures.f1["trained"] <= found.measures.f1["margin"]:
         log.warning("held-out pairs are found no better than by margin: mine without --classifier")
     if found.measures.f1["margin"] < _TRANSLATIONS:
@@ -140,12 +144,18 @@ def _print(found: Trained, as_json: bool) -> None:
         figures = {
             "pairs": found.pairs,
             "held_out": found.held_out,
+            "translations": found.translations,
             "f1": f1,
             "calibration_error": calibration,
         }
         click.echo(json.dumps(figures))
         return
-    log.info("trained on %s, measured on %s others", counted(found.pairs, "pair"), f"{found.held_out:,}")
+    log.info(
+        "trained on %s, measured on %s others, in whose mining sets %s can be found",
+        counted(found.pairs, "pair"),
+        f"{found.held_out:,}",
+        counted(found.translations, "translation"),
+    )
     names = {"margin": "margin", "bundled": "bundled classifier", "trained": "this classifier"}
     rows = [["", "best F1", "calibration error"]]
     rows += [

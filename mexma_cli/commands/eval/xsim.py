@@ -24,7 +24,8 @@ def command(session: Session, data: AlignedTexts, settings: ScoreSettings) -> Re
     DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or a folder of line-aligned <code>.txt,
     compressed or not. The translation of each sentence is searched in the target language; the score is the
     mean over languages, as in LASER's xsim.py (Heffernan et al. 2022). Where the target repeats a sentence,
-    either line is right; errors by row are then shown too. Lines that are empty on a side are left out.
+    either line is right; `xsim by row`, printed only then, counts finding the other line as an error. Lines
+    that are empty on a side are left out.
 
     FLORES-200 is published at github.com/facebookresearch/flores, NTREX-128 at
     github.com/MicrosoftTranslator/NTREX.
