@@ -106,6 +106,9 @@ def own_names(code: str) -> tuple[str, ...]:
     return _table()[3].get(code, ())
 
 
+_APOSTROPHES = re.compile("['`‘’ʻʼʾʿ]")
+
+
 @lru_cache(maxsize=1)
 def _names() -> list[tuple[str, list[frozenset[str]]]]:
     """The FLORES-200 codes, and the words of each name of the language."""
@@ -116,9 +119,11 @@ def _names() -> list[tuple[str, list[frozenset[str]]]]:
 
 
 def _words(called: str) -> frozenset[str]:
-    """The words of a name, without accents."""
-    plain = unicodedata.normalize("NFKD", called).casefold()
-    return frozenset(re.findall(r"\w+", "".join(one for one in plain if not unicodedata.combining(one))))
+    """The words of a name, without accents and apostrophes."""
+    plain = _APOSTROPHES.sub("", unicodedata.normalize("NFKD", called).casefold())
+    bare = (one for one in plain if not unicodedata.combining(one))
+    # Vowel signs (M) are a part of words: `\w` does not have them.
+    return frozenset("".join(one if unicodedata.category(one)[0] in "LMN" else " " for one in bare).split())
 
 
 @lru_cache(maxsize=4096)

@@ -219,6 +219,11 @@ def test_every_language_has_groups_of_iso_639_5() -> None:
         ("Arabic", ["arb_Arab"]),  # though other names have the word, too
         ("Gaelic", ["gla_Latn"]),
         ("Klingon", ["tlh"]),
+        ("नेपाली", ["npi_Deva"]),
+        ("लीपाने", []),  # other words of the same consonants
+        ("न", []),
+        ("oʻzbek", ["uzn_Latn"]),
+        ("Taizzi-Adeni Arabic", ["acq_Arab"]),
         ("nosuch", []),
         ("", []),
     ],
