@@ -23,6 +23,7 @@ from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.identify import Py3Langid
+from mexma_cli.text.near_duplicates import Signatures
 
 _K = 4
 _RECIPE = """
@@ -86,6 +87,10 @@ def _identify() -> None:
     Py3Langid().identify(lines)
 
 
+def _near_duplicates() -> None:
+    Signatures(0.8).bands(["Where is the station?"])
+
+
 def _match() -> None:
     rows = np.arange(COMPILED_FROM)
     pairs = Candidates(np.zeros(len(rows), np.float32), rows, rows, np.zeros(len(rows), np.float32))
@@ -117,6 +122,7 @@ WORK = {
     "embedding by a transformer": _embed,
     "embedding much text by a bag": _embed_much,
     "language identification": _identify,
+    "near-duplicates": _near_duplicates,
     "matching many pairs": _match,
     "training": _train,
 }
