@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATES = ("done", "running", "waiting", "failed", "blocked", "again")
+STATES = ("done", "running", "waiting", "failed", "blocked", "again", "perhaps")
 _STATES = {
     "running": "the run goes on",
     "finished": "the run has ended",
@@ -220,8 +220,14 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
         click.echo(f"failed: {name}: {in_a_line(why)}")
     if status["pairs"]["all"]:
         click.echo(f"language pairs: {status['pairs']['done']:,} of {status['pairs']['all']:,} done")
-    if again := sum(counts.get("again", 0) for counts in status["stages"].values()):
-        click.echo(f"since then inputs or settings changed: `mexma run` does {counted(again, 'unit')} again")
+    again, perhaps = (
+        sum(counts.get(state, 0) for counts in status["stages"].values()) for state in ("again", "perhaps")
+    )
+    if again or perhaps:
+        most = f", and at most {perhaps:,} more" if perhaps else ""
+        click.echo(
+            f"since then inputs or settings changed: `mexma run` does {counted(again, 'unit')} again{most}"
+        )
     click.echo(_STATES[status["state"]])
 
 

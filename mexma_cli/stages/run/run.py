@@ -206,7 +206,8 @@ def status_of(recipe: CorpusRecipe, chosen: Selection | None = None) -> dict[str
     unknown, where it has not finished and the file system has no locks that would tell. Of the units that
     workers were given, `waiting` are those that none has begun. Where nothing works on the run, the chosen
     units of the recipe are counted anew: `again` are those that were done, of inputs or settings that are
-    others now. Refused: a run that has not begun, and a choice among the units of one that goes on."""
+    others now, and `perhaps` those that are done again unless what they need comes out the same. Refused: a
+    run that has not begun, and a choice among the units of one that goes on."""
     path = Path(recipe.run) / STATUS
     if not path.is_file() or not is_status(path):
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
@@ -261,7 +262,7 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
             elif unit.name in status["running"]:
                 state = "running"
             elif folder.record(unit.name) is not None:
-                state = "again"
+                state = "again" if all(map(now.is_done, unit.needs.values())) else "perhaps"
             stages.setdefault(kind.stage, Counter()).update(["all", *filter(None, [state])])
     status["failed"] = failed
     status["stages"] = {stage: dict(stages[stage]) for stage in STAGES if stage in stages}

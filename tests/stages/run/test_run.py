@@ -209,7 +209,10 @@ def test_the_status_says_what_works_on_the_run_and_what_changed_since(
     done(recipe)
     assert said().endswith("the run has ended\n") and "again" not in said()
     (tmp_path / "deu.txt").write_text("Another text.\n" * 9)
-    assert "mine: 3 units: 1 done, 2 to do again\nlanguage pairs: 1 of 3 done\nsince then" in said()
+    told = said()
+    assert "read: 3 units: 2 done, 1 to do again\nembed: 15 units: 10 done, 5 perhaps\n" in told
+    assert "mine: 3 units: 1 done, 2 perhaps\nlanguage pairs: 1 of 3 done\nsince then inputs or" in told
+    assert "`mexma run` does 1 unit again, and at most 38 more\n" in told
     (tmp_path / "deu.txt").unlink()
     told = ok(run("run", tmp_path / "recipe.yaml", "--status"))
     assert "mine: 3 units: 3 done\n" in told.stdout and "deu.txt: no such file" in told.stderr
