@@ -271,7 +271,8 @@ def _print_estimate(found: dict[str, Any], folder: str, split: set[str], whole: 
     it."""
     click.echo(f"{'folder':<24} {folder}")
     for code, lines in found["languages"].items():
-        click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
+        how = ", by a sample" if code in found["estimated"] else ""
+        click.echo(f"{code:<24} {lines:>14,} {'sentences' if code in split else 'lines'}{how}")
     for stage, units in found["units"].items():
         done = f", {units['up to date']:,} up to date" if units["up to date"] else ""
         took = f"; {time_needed(found['seconds'][stage])}" if stage in found["seconds"] else ""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -38,28 +37,43 @@ from mexma_cli.stages.run.plan import (
     by_probability,
     cut_of,
     inputs_of,
+    keys_of_text,
     plan,
+    splitting_of,
 )
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.run import check_recipe, look
 from mexma_cli.stages.run.units import Kind, RunFolder, Unit
-from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
+from mexma_cli.stages.split.inputs import Inputs as Documents
+from mexma_cli.stages.split.inputs import Splitting, names_of
+from mexma_cli.stages.split.sample import sampled
+from mexma_cli.text.lines import estimate_lines, read_lines
 
-_SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
-_LIKE_SENTENCES = re.compile(rb"[^\n]{1,%d}(?=\s)|[^\n]{1,%d}" % ((_SENTENCE_BYTES,) * 2))
 _WORKER_BYTES, _TORCH_BYTES = 50_000_000, 230_000_000  # once they are loaded
 _RULES_BYTES = 200_000_000  # the rules of sentences, and what tells languages
 _BUFFER_BYTES, _KEPT_BYTES, _MOST_KEPT_BYTES = 85_000_000, 5500, 220_000_000
 """Memory to embed: a buffer, each different word that `mini` has met, and all of these at most."""
+_SAMPLE = 6000  # lines that show how long embedding takes
 _LOOKED_AT, _HEAPS = 2000, 0.7  # lines whose words are counted; their number grows by this power of the lines
 
 
 @dataclass(frozen=True)
 class _Text:
+    """Sentences, one a line: their number, bytes and different words, some of them, whether all were counted,
+    and the seconds that splitting takes for each."""
+
     lines: int
     bytes: int
     words: int
-    """Different ones."""
+    sample: Sequence[str] = ()
+    counted: bool = True
+    splitting: float = 0.0
+
+    def of_lines(self, lines: int) -> _Text:
+        """The same text with another number of lines, which is known."""
+        times = lines / max(1, self.lines)
+        size, words = round(self.bytes * times), round(self.words * times**_HEAPS)
+        return replace(self, lines=lines, bytes=size, words=words, counted=True)
 
 
 _Group = tuple[str, str, str]
@@ -80,7 +94,8 @@ def estimate(
     """Count units, and multiply by what each kind of them costs, see `stages.run.costs`. Some lines are
     embedded, and a little is searched, where that is not known yet.
 
-    Lines of compressed files are estimated from their beginning.
+    Lines of large files are estimated from their beginning, and sentences of documents from a sample that is
+    split; those of texts that are up to date are counted.
 
     Args:
         jobs: Units that will be done at the same time.
@@ -88,14 +103,15 @@ def estimate(
         calibrated: Measure what all work costs, and keep it in the run's folder.
 
     Returns:
-        `languages`: lines of each; `units`: stage -> units in all and those up to date; `left`: kind of work
-        -> units to do; `disk` and `memory` in bytes; `unit_memory`: stage -> bytes of a process that does one
-        of its units; `network`: bytes that units read and write; `seconds` by stage, of what is to be done,
-        with the `start` of the command and its workers. What everything takes, done or not: `processor`,
-        hours by stage; `works`, for each kind of unit, how many there are and the hours of all together;
-        `longest`, the `work` whose units are the longest, and the hours of one; `gpu`, the fewest hours of a
-        GPU for the exact search; `index`, where `mine.index: auto` would not search exactly, the hours of the
-        processor with it, and the bytes of memory and of disk.
+        `languages`: lines of each; `estimated`: the languages whose lines are; `units`: stage -> units in all
+        and those up to date; `left`: kind of work -> units to do; `disk` and `memory` in bytes;
+        `unit_memory`: stage -> bytes of a process that does one of its units; `network`: bytes that units
+        read and write; `seconds` by stage, of what is to be done, with the `start` of the command and its
+        workers. What everything takes, done or not: `processor`, hours by stage; `works`, for each kind of
+        unit, how many there are and the hours of all together; `longest`, the `work` whose units are the
+        longest, and the hours of one; `gpu`, the fewest hours of a GPU for the exact search; `index`, where
+        `mine.index: auto` would not search exactly, the hours of the processor with it, and the bytes of
+        memory and of disk.
 
     Raises:
         MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
@@ -109,20 +125,21 @@ def estimate(
     held = max(0, resident() - before)
     if calibrated:
         calibrate(recipe, encoder.dim)
-    texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
+    texts = {code: _measured(recipe, code, inputs) for code in recipe.languages}
     for code in assumed or ():
         if code not in texts:
             raise MexmaError(
                 f"{code} is none of the languages of the wanted pairs", choice(code, texts, "languages")
             )
-        lines = (assumed or {})[code]
-        times = lines / max(1, texts[code].lines)
-        texts[code] = _Text(lines, round(texts[code].bytes * times), round(texts[code].words * times**_HEAPS))
+        texts[code] = texts[code].of_lines((assumed or {})[code])
     done: Counter[_Group] = Counter()
     if not assumed:
         for code in recipe.languages:
             note_language(encoder, code)
-        known = look(recipe, inputs, chosen)
+        known, record = look(recipe, inputs, chosen), RunFolder(Path(recipe.run)).record
+        for code, text in texts.items():
+            cut = cut_of(record, code) if known.is_done(f"{code}/text") else None
+            texts[code] = text if cut is None else text.of_lines(cut.lines)
         done.update(_group(known.units[name]) for name in known.found_done)
     kinds = chosen.of(_imagined(recipe, inputs, texts))
     every = sum((Counter({_group(kind): kind.count}) for kind in kinds), Counter[_Group]())
@@ -152,6 +169,7 @@ def estimate(
         wanted = {"start": 2 * STARTING * slowness(), **wanted}
     return {
         "languages": {code: text.lines for code, text in texts.items()},
+        "estimated": [code for code, text in texts.items() if not text.counted],
         "units": units,
         "left": {work: count for work, count in remaining.items() if count},
         "disk": disk,
@@ -177,9 +195,12 @@ def _costs(
     costs, known = known_costs(Path(recipe.run), planned, encoder.dim)
     if "embed" not in known:
         lines = sum(text.lines for text in texts.values())
-        samples = {code: _sample(inputs[code], recipe.languages[code].split is not None) for code in texts}
-        spent = sum(seconds_a_line(encoder, samples[code]) * text.lines for code, text in texts.items())
+        spent = sum(seconds_a_line(encoder, iter(text.sample)) * text.lines for text in texts.values())
         costs["embed"] = costs["embed"]._replace(row=threads() * spent / max(1, lines))
+    split = [text for text in texts.values() if text.splitting]
+    if split and "split" not in known:
+        row = sum(text.splitting * text.lines for text in split) / sum(text.lines for text in split)
+        costs["split"] = costs["split"]._replace(row=row)
     if "mine" not in known:
         costs["mine"] = mining_cost(by_probability(recipe) or recipe.mine.finds, recipe.mine.within)
     if "tile" not in known and recipe.align is None:
@@ -187,14 +208,6 @@ def _costs(
         cell = seconds_needed(rows, rows, encoder.dim, recipe.mine.k) / (rows**2 * encoder.dim)
         costs["tile"] = costs["tile"]._replace(cell=threads() * cell)
     return costs
-
-
-def _sample(files: Iterable[str], split: bool) -> Iterator[str]:
-    """Lines of a text's files, or of documents pieces that are as long as their sentences."""
-    if not split:
-        return chain.from_iterable(map(read_lines, files))
-    texts = (next(read_pieces(path, path), b"") for path in files)
-    return (one.decode("utf-8", "replace") for text in texts for one in _LIKE_SENTENCES.findall(text))
 
 
 def _costing(
@@ -345,10 +358,21 @@ def _kept_and_read(recipe: CorpusRecipe, texts: Mapping[str, _Text], dim: int) -
     return disk + sum(sizes.values()), network
 
 
-def _measured(recipe: CorpusRecipe, code: str, paths: list[Path]) -> _Text:
-    found, split = [estimate_lines(path) for path in paths], recipe.languages[code].split is not None
-    lines, size = sum(lines for lines, _, _ in found), sum(size for _, size, _ in found)
-    lines = -(-size // _SENTENCE_BYTES) if split else lines
-    some = list(islice(_sample(map(str, paths), split), _LOOKED_AT))
-    words = len(set(chain.from_iterable(map(str.split, some))))
-    return _Text(lines, size, round(words * max(1, lines / max(1, len(some))) ** _HEAPS))
+def _measured(recipe: CorpusRecipe, code: str, inputs: Inputs) -> _Text:
+    paths = list(map(Path, inputs[code]))
+    found, spent = [estimate_lines(path) for path in paths], 0.0
+    lines, size = sum(one.lines for one in found), sum(one.size for one in found)
+    counted = all(one.counted for one in found)
+    if recipe.languages[code].split is None:
+        some = list(islice(chain.from_iterable(map(read_lines, paths)), _SAMPLE))
+    else:
+        how = Splitting(code, splitting_of(recipe, code, inputs))
+        with naming_keys(keys_of_text(code)):
+            some, read, took = sampled(Documents(paths, names_of(paths)), how)
+        times, counted = size / max(1, read), False
+        lines, size = round(times * len(some)), round(times * sum(len(one.encode()) + 1 for one in some))
+        spent = took / max(1, len(some))
+    lines, looked = max(1, lines), some[:_LOOKED_AT]
+    words = len(set(chain.from_iterable(map(str.split, looked))))
+    words = round(words * max(1, lines / max(1, len(looked))) ** _HEAPS)
+    return _Text(lines, size, words, some, counted, spent)

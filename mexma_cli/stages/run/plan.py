@@ -288,13 +288,18 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
     return kinds
 
 
-def _split_unit(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
-    """Documents into sentences. The ids of documents are made of the names of files."""
+def splitting_of(recipe: CorpusRecipe, code: str, inputs: Inputs) -> RunSplitting:
+    """How the documents of a language are split."""
     how = recipe.languages[code].split
     assert how is not None
     named = {rule.partition("=")[0] for rule in how.on}
     off = [rule for rule in _REPEATED if rule not in named] if recipe.align else []
-    settings = how.but(off=(*how.off, *off)).model_dump(mode="json", exclude={"lid_model"})
+    return how.but(off=(*how.off, *off), lid_model=next(map(Path, inputs.get(_model(code), {})), None))
+
+
+def _split_unit(recipe: CorpusRecipe, code: str, inputs: Inputs) -> Unit:
+    """Documents into sentences. The ids of documents are made of the names of files."""
+    settings = splitting_of(recipe, code, inputs).model_dump(mode="json", exclude={"lid_model"})
     return Unit(
         name=f"{code}/sentences",
         work="split",

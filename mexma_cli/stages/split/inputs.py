@@ -135,10 +135,8 @@ class Inputs:
         """All documents of all files; a file that is missing, damaged, UTF-16, or not of its kind is
         refused."""
         for path, name in zip(self.files, self.names, strict=True):
-            found = how.settings.format or kind_of(path)
+            found = kind_to_read(path, how.settings)
             prefix = f"{name}:" if len(self.files) > 1 else ""
-            if found in ("warc", "html"):
-                require("trafilatura", "web", "HTML")
             if found == "warc":
                 for page in read_pages(path, LONGEST, how.settings.error_pages, self.passed_over):
                     yield RawDocument(*page)
@@ -221,6 +219,14 @@ def chosen_inputs(
     for warning in broken_text(found.files, settings):
         log.warning("%s", warning)
     return found, how
+
+
+def kind_to_read(path: Path, settings: SplitSettings) -> Kind:
+    """The kind of a file; refused without the package that reads it."""
+    found = settings.format or kind_of(path)
+    if found in ("warc", "html"):
+        require("trafilatura", "web", "HTML")
+    return found
 
 
 def broken_text(files: Sequence[Path], settings: SplitSettings) -> list[str]:

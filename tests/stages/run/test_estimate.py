@@ -27,6 +27,7 @@ from mexma_cli.stages.run.estimate import _index_memory, _measured, _memory, _Te
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.units import RunFolder
+from mexma_cli.text.lines import read_lines
 from tests.corpora import LINES, InThisProcess, corpus
 from tests.knn.test_tiled import Rows
 
@@ -154,7 +155,26 @@ def test_words_are_counted_and_grow_less_than_lines(tmp_path: Path, tiny_encoder
     recipe, text = corpus(tmp_path, tiny_encoder), tmp_path / "words.txt"
     for lines, words in ((100, 101), (2000, 2001), (16_000, 2001 * 8**0.7)):
         text.write_text("".join(f"again {number}\n" for number in range(lines)))
-        assert _measured(recipe, "fra_Latn", [text]) == _Text(lines, text.stat().st_size, round(words))
+        found = _measured(recipe, "fra_Latn", {"fra_Latn": {str(text): ""}})
+        assert (found.lines, found.bytes, found.words) == (lines, text.stat().st_size, round(words))
+
+
+def test_sentences_of_documents_are_sampled_until_they_are_counted(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    jonah = shipped_folder("examples") / "jonah"
+    texts = {code: {"input": str(jonah / code), "split": {"document": "file"}} for code in ("fra", "eng")}
+    recipe = corpus(tmp_path, tiny_encoder, languages=texts)
+    before = estimate(recipe, Selection(), jobs=1)
+    run_corpus(recipe, InThisProcess)
+    after = estimate(recipe, Selection(), jobs=1)
+    assert before["estimated"] == ["fra_Latn", "eng_Latn"] and after["estimated"] == []
+    for code, lines in after["languages"].items():
+        kept = Path(recipe.run) / f"{code}/sentences/{code}.txt.zst"
+        assert lines == sum(1 for _ in read_lines(kept))
+        assert before["languages"][code] == pytest.approx(lines, rel=0.1)
+    assumed = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": 10**6})
+    assert assumed["estimated"] == ["eng_Latn"] and assumed["languages"]["fra_Latn"] == 10**6
 
 
 @pytest.mark.slow

@@ -689,9 +689,10 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
         "mini reads Zulu (zul_Latn) with an xsim error of 51.4%" in dry.stderr
         and f"{LINES} lines\n" in dry.stdout
     )
-    assert re.search(r"zul_Latn +\d+ sentences, by the size\n", dry.stdout)
+    assert re.search(r"zul_Latn +\d+ sentences\n", dry.stdout)
     times = ("--assume", "fra=1e8", "--set", "slurm.options=[--time=00:01]", "--executor")
     far = [ok(run("run", tmp_path / "recipe.yaml", "--dry-run", *times, kind)) for kind in ("local", "slurm")]
+    assert re.search(r"zul_Latn +\d+ sentences, by a sample\n", far[0].stdout)
     assert "this machine alone\n" not in far[0].stdout and "--time" not in far[0].stderr
     assert "this machine alone\n" in far[1].stdout
     assert "warning: slurm.options: --time is about 1.0 s, and a task of 1 unit" in far[1].stderr
