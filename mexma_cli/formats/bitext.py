@@ -20,7 +20,7 @@ from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from mexma_cli.errors import MexmaError, choice, in_a_line
 from mexma_cli.languages import UNSTATED, known, resolve
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 log = logging.getLogger(__name__)
+Row = TypeVar("Row")
 
 LANGUAGES_STATED_BY = "--source-lang and --target-lang"
 """The options of commands that take a file of pairs in any format."""
@@ -256,14 +257,14 @@ class RawText:
                 self.others[name if name in self.others or len(self.others) < _NAMES else _MORE] += 1
 
     def records(
-        self, lines: Iterable[tuple[int, str]], parse: Callable[[str, str], Pair | str]
+        self, rows: Iterable[tuple[int, Row]], parse: Callable[[Row, str], Pair | str]
     ) -> Iterator[Record]:
-        """The pairs of numbered lines. `parse` makes a pair of a line and its place in words, or says why it
-        is left out; a line that it refuses is refused, if `each_line` only where it refuses all."""
+        """The pairs of numbered lines or rows. `parse` makes a pair of one, with its place in words, or says
+        why it is left out; one that it refuses is refused, if `each_line` only where it refuses all."""
         pairs, wrong = 0, None
-        for number, line in lines:
+        for number, row in rows:
             try:
-                found = parse(line, f"{self.where}, line {number}")
+                found = parse(row, f"{self.where}, line {number}")
             except MexmaError as error:
                 if not self.each_line:
                     raise
@@ -272,9 +273,11 @@ class RawText:
                 yield from self.no_pair(found)
             else:
                 pairs += 1
-                yield line, found
+                yield row if isinstance(row, str) else None, found
         if wrong and not pairs:
             raise wrong
+        if wrong:
+            log.warning("%s; this is the first malformed line", wrong.message)
 
 
 Record = tuple[str | None, Pair]

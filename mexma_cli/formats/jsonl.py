@@ -94,9 +94,9 @@ class _Sides:
         except (ValueError, RecursionError):
             found = None
         names = fields = found if isinstance(found, dict) else {}
-        sides = _named(names)
+        sides = _named(names, self.languages)
         if not sides and isinstance(inner := names.get("translation"), dict):
-            fields, sides = inner, _named(inner)
+            fields, sides = inner, _named(inner, self.languages)
         if not sides:
             # By languages; those that are not stated are the first object's, which has as many.
             tags = _texts(fields)
@@ -127,7 +127,8 @@ def _texts(fields: Mapping[str, Any]) -> list[str]:
     return [name for name, value in fields.items() if isinstance(value, str | None)]
 
 
-def _named(fields: Mapping[str, Any]) -> list[str]:
-    """The fields that are named source and target, or as other tools call these; none without both."""
+def _named(fields: Mapping[str, Any], stated: tuple[str, str]) -> list[str]:
+    """The fields that are named by both stated languages, or source and target, or as other tools call these;
+    none without both."""
     names = _texts(fields)
-    return [names[place] for place in sides_named(tuple(names)) or ()]
+    return [names[place] for place in sides_named(tuple(names), stated) or ()]

@@ -147,10 +147,10 @@ class _Reader:
 
         names, inner, where = schema.names, "", self._where
         plain = [field.name for field in schema if not types.is_struct(field.type)]
-        if not sides_named(tuple(plain)) and "translation" in {*names} - {*plain}:
+        if not sides_named(tuple(plain), self.languages) and "translation" in {*names} - {*plain}:
             names = plain = [field.name for field in schema.field("translation").type]
             inner = "translation."
-        texts = [plain[place] for place in sides_named(tuple(plain)) or ()]
+        texts = [plain[place] for place in sides_named(tuple(plain), self.languages) or ()]
         if not texts:
             texts, self.languages = sides_among(self.languages, names, where, self._text.options)
             if not all(texts) or len(texts) < 2:

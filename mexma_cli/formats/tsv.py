@@ -6,9 +6,10 @@ from __future__ import annotations
 import csv
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli import languages
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 log = logging.getLogger(__name__)
+csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
+_Row = list[str] | csv.Error
+"""A row of CSV, or why it is none."""
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*)"(?!")')
 _CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
@@ -49,6 +53,8 @@ _DELIMITER = re.compile(r'"?sep=([,;|\t])"?')
 _ALL_QUOTED = re.compile(r'(?:"(?:[^"]|"")*"[,;])+"(?:[^"]|"")*"\s*\Z')
 _COMMA = re.compile(r"(-?\d+),(\d+)")
 """A number as spreadsheets of many countries write it."""
+CSV = "csv"
+"""The format's name."""
 HEADER = "header line"
 """Why a line is no pair."""
 _SEEN = 10
@@ -111,17 +117,21 @@ class Tsv(BitextFormat):
 
     def lines(self, text: RawText, languages: tuple[str, str]) -> Iterator[str]:
         """Of TSV and of other text the lines as they are."""
-        lines = text.lines()
-        first = next(lines, "")
-        if delimiter := _delimiter(first, text.where):
-            rows = csv_rows(chain([first], lines), delimiter, text.where)
-            return ("\t".join(map(one_field, row)) for _, row in rows)
-        return chain([first], lines)
+        delimiter, numbered = _begun(text)
+        if not delimiter:
+            return (line for _, line in numbered)
+        rows = _csv_rows(numbered, delimiter)
+        return ("\t".join(map(one_field, _fields(row, f"{text.where}, line {at}"))) for at, row in rows)
 
     def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
-        """Refused: a line that has fewer or more fields than the first one, or has not what they are, and
-        columns of languages that are not the stated ones."""
-        return Bitext(self.name, languages, _records(texts[0], languages), texts[0].header)
+        """Refused: a line that has fewer or more fields than the first one, or has not what they are, a
+        quotation mark in CSV that is not closed, and columns of languages that are not the stated ones."""
+        (text,) = texts
+        delimiter, numbered = _begun(text)
+        if delimiter:
+            records = _from_csv(_csv_rows(numbered, delimiter), delimiter, text, languages)
+            return Bitext(CSV, languages, records)
+        return Bitext(self.name, languages, _records(numbered, text, languages), text.header)
 
 
 def fields_of(columns: int) -> tuple[str, ...]:
@@ -188,18 +198,22 @@ class _Layout(NamedTuple):
         return PlainPair(*_sides(line, where, "id" if self.ids else ""))
 
 
-def _records(text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
-    lines = text.lines()
-    numbered = enumerate(lines, 1)
+def _begun(text: RawText) -> tuple[str | None, Iterator[tuple[int, str]]]:
+    """The delimiter of CSV, by the first line that is not empty, or None; and all lines, numbered from 1."""
+    number, line, numbered = 0, "", enumerate(text.lines(), 1)
+    while _is_empty(line) and (one := next(numbered, None)):
+        number, line = one
+    start = zip(range(1, number + 1), chain(repeat("", number - 1), [line]), strict=False)
+    return _delimiter(line, text.where), chain(start, numbered)
+
+
+def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[str, str]) -> Iterator[Record]:
     for number, line in numbered:
         if not _is_empty(line):
             start = [(number, line)]
             break
         yield from text.no_pair(BLANK)
     else:
-        return
-    if delimiter := _delimiter(line, text.where):
-        yield from _from_csv(chain([line], lines), delimiter, text, stated)
         return
     fields, ids = line.split("\t"), False
     scored = len(fields) >= 3 and _number(fields[0]) is not None
@@ -244,13 +258,12 @@ def _is_empty(line: str) -> bool:
 
 
 def _delimiter(line: str, name: str) -> str | None:
-    """The delimiter of CSV, by its first line; None if it is TSV."""
+    """The delimiter of CSV, by its first line; None if it is TSV, or empty."""
     if delimits := _DELIMITER.fullmatch(line):
         return delimits[1]
     named = plain_name(name).lower().endswith(".csv")
-    if "\t" in line:
-        return "\t" if named else None
-    csv.field_size_limit(LINE_LIMIT)
+    if "\t" in line or is_blank(line):
+        return "\t" if named and "\t" in line else None
     for delimiter in (",", ";"):
         try:
             fields = next(csv.reader([line], delimiter=delimiter), [])
@@ -258,40 +271,85 @@ def _delimiter(line: str, name: str) -> str | None:
             continue
         if len(fields) > 1 and (named or columns_of(fields) or _ALL_QUOTED.match(line)):
             return delimiter
-    return "," if named and (line.startswith('"') or "\r" in line) else None
+    return "," if named else None
+
+
+def _csv_rows(numbered: Iterator[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, _Row]]:
+    """Rows of fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180), each
+    behind the number of its first line.
+
+    An error comes in place of a row that is not CSV, and the line below its first one begins the next row: a
+    quotation mark that is not closed spoils no other row.
+    """
+    again, taken = deque[tuple[int, str]](), list[tuple[int, str]]()
+
+    def lines() -> Iterator[str]:
+        size = 0
+        while one := again.popleft() if again else next(numbered, None):
+            taken.append(one)
+            size = len(one[1]) + (size if len(taken) > 1 else 0)
+            if size > LINE_LIMIT:
+                raise csv.Error(f"a row of more than {LINE_LIMIT:,} characters")
+            yield f"{one[1]}\n"
+
+    ended = False
+    while not ended:
+        try:
+            for row in csv.reader(lines(), delimiter=delimiter, strict=True):
+                yield taken[0][0], row
+                taken.clear()
+            ended = True
+        except csv.Error as error:
+            yield taken[0][0], error
+            again.extendleft(reversed(taken[1:]))
+            taken.clear()
+
+
+def _fields(row: _Row, where: str) -> list[str]:
+    if isinstance(row, csv.Error):
+        raise MexmaError(f"{where}: not CSV: {row}", "is a quotation mark not closed, or not doubled?")
+    return row
 
 
 def _from_csv(
-    lines: Iterator[str], delimiter: str, text: RawText, stated: tuple[str, str]
+    rows: Iterator[tuple[int, _Row]], delimiter: str, text: RawText, stated: tuple[str, str]
 ) -> Iterator[Record]:
-    """Pairs in fields that may be quoted, and may have the delimiter and line ends in quotes (RFC 4180)."""
-    columns, rows = None, csv_rows(lines, delimiter, text.where)
-    below: list[tuple[str, list[str]]] = []
-    while found := below.pop(0) if below else next(rows, None):
-        where, row = found
-        if not any(field.strip() for field in row):
+    for number, found in rows:
+        row = _fields(found, where := f"{text.where}, line {number}")
+        if _DELIMITER.fullmatch(delimiter.join(row)):
+            yield from text.no_pair(HEADER)
+        elif any(map(str.strip, row)):
+            break
+        else:
             yield from text.no_pair(BLANK)
-            continue
-        if columns is None:
-            if _depends(row):
-                below += islice(rows, _SEEN)
-            others = len(row) > 2 and _number(row[0]) is None
-            columns = columns_of(row, [row for _, row in below], stated, others, where)
-            if columns or _DELIMITER.fullmatch(delimiter.join(row)):
-                yield from text.no_pair(HEADER)
-                continue
-            if len(row) < 2:
-                raise MexmaError(f"{where}: one field, and a pair has two")
-            scored = len(row) > 2 and _number(row[0]) is not None
-            ids = scored and _are_ids([row[0], *(row[0] for _, row in below if row)], text.where)
-            if len(row) > 2 + scored and not text.each_line:
-                raise MexmaError(
-                    f"{where}: {len(row)} fields, and none of them is named source or target",
-                    f"put a line of names before it, such as {_names(len(row), scored, ids)}",
-                )
-            names = [str(number) for number in range(1, len(row) + 1)]
-            columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
-        yield None, _of_columns(row, columns, where, text)
+    else:
+        return
+    below = list(islice(rows, _SEEN)) if _depends(row) else []
+    scored = len(row) > 2 and _number(row[0]) is not None
+    seen = [other for _, other in below if isinstance(other, list)]
+    columns = columns_of(row, seen, stated, len(row) > 2 and not scored, where)
+    if columns:
+        yield from text.no_pair(HEADER)
+    else:
+        if len(row) < 2:
+            hint = f"remove a title above the names of columns; or {ONE_SIDE}"
+            raise MexmaError(f"{where}: one field, and a pair has two", hint)
+        ids = scored and _are_ids([other[0] for other in (row, *seen) if other], text.where)
+        if len(row) > 2 + scored and not text.each_line:
+            raise MexmaError(
+                f"{where}: {len(row)} fields, and none of them is named source or target",
+                f"remove a title above the names of columns, or put names before it, such as "
+                f"{_names(len(row), scored, ids)}",
+            )
+        names = [str(number) for number in range(1, len(row) + 1)]
+        columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
+        below.insert(0, (number, row))
+
+    def pair(row: _Row, where: str) -> Pair | str:
+        fields = _fields(row, where)
+        return _of_columns(fields, columns, where, text) if any(map(str.strip, fields)) else BLANK
+
+    yield from text.records(chain(below, rows), pair)
 
 
 def _names(columns: int, scored: bool, ids: bool) -> str:
@@ -300,33 +358,26 @@ def _names(columns: int, scored: bool, ids: bool) -> str:
     return ",".join([*known, *(f"other{number}" for number in range(1, columns - len(known) + 1))])
 
 
-def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows of fields that may be quoted, each behind the name of its file with the line that it ends in; what
-    is not CSV is refused."""
-    csv.field_size_limit(LINE_LIMIT)
-    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
-    try:
-        for row in rows:
-            yield f"{name}, line {rows.line_num}", row
-    except csv.Error as error:
-        raise MexmaError(
-            f"{name}, line {rows.line_num}: not CSV: {error}", "is a quotation mark not closed?"
-        ) from None
-
-
 def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawText) -> Pair:
     """A pair of a file whose columns are known, with those behind it where they are wanted."""
     if len(fields) != columns.width:
-        raise MexmaError(f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1")
+        raise MexmaError(
+            f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1",
+            "remove the lines above these names of columns" if columns_of(fields, others=True) else None,
+        )
     source, target = fields[columns.source], fields[columns.target]
     if text.each_line:
-        behind = max(columns.source, columns.target, columns.score or 0) + 1
+        behind = max(columns.source, columns.target, columns.known.get("score", 0)) + 1
         return PairOfColumns(source, target, "\t".join(map(one_field, fields[behind:])))
+    known = {name: parsed(name, fields[place]) for name, place in columns.known.items()}
+    pair = pair_of(known, source, target)
     text.count_others((name, fields[place]) for place, name in columns.others)
-    known = {} if columns.score is None else {"score": parsed("score", fields[columns.score])}
-    if columns.score is not None and known["score"] is None:
-        text.count_others([("score (no number)", fields[columns.score])])
-    return pair_of(known, source, target)
+    text.count_others(
+        (name if value is not None else f"{name} (no number)", fields[columns.known[name]])
+        for name, value in known.items()
+        if value is None or name not in pair._fields
+    )
+    return pair
 
 
 def _scored(line: str, columns: int, where: str) -> Pair:
@@ -418,26 +469,37 @@ def _csv_fields(line: str) -> list[str]:
 
 
 class Columns(NamedTuple):
-    """Which of `width` fields of a line are the sentences and, if there is one, the score; and the others'
-    places and names."""
+    """Which of `width` fields of a line are the sentences; by their names, the places of `FIELDS`; and the
+    others' places and names."""
 
     source: int
     target: int
-    score: int | None
     width: int
+    known: Mapping[str, int]
     others: Sequence[tuple[int, str]]
 
 
 def _columns(source: int, target: int, score: int | None, names: Sequence[str]) -> Columns:
-    others = [(place, name) for place, name in enumerate(names) if place not in (source, target, score)]
-    return Columns(source, target, score, len(names), others)
+    known, others = {} if score is None else {"score": score}, list[tuple[int, str]]()
+    for place, name in enumerate(names):
+        if place in (source, target, score):
+            continue
+        if (plain := _plain(name)) in FIELDS and plain not in known:
+            known[plain] = place
+        else:
+            others.append((place, name))
+    return Columns(source, target, len(names), known, others)
 
 
 @lru_cache(maxsize=4096)
-def sides_named(names: tuple[str, ...]) -> tuple[int, int] | None:
-    """The places of source and target among the names of columns or fields: `source` and `target` where both
-    are there, or names such as `src` and `tgt`; None where a side is missing."""
+def sides_named(
+    names: tuple[str, ...], stated: tuple[str, str] = (languages.UNSTATED,) * 2
+) -> tuple[int, int] | None:
+    """The places of source and target among the names of columns or fields: both `stated` languages, or else
+    `source` and `target`, or else names such as `src` and `tgt`; None where a side is missing."""
     plain = list(map(_plain, names))
+    if sides := _both(_languages_among(plain), stated):
+        return sides
     both = {"source", "target"} <= {*plain}
     found = [
         min(((name == first) != both, place) for place, name in enumerate(plain) if name in group)[1]
@@ -468,15 +530,16 @@ def columns_of(
         others: Beside languages, columns may have any names.
     """
     names = list(map(_plain, fields))
-    score = next((place for place, name in enumerate(names) if name in _SCORE), None)
-    if named := sides_named(tuple(fields)):
-        return _columns(*named, score, fields)
-    spoken = {place: code for place, name in enumerate(names) if (code := _language(name))}
-    known = (name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken)
-    if not others and not all(known):
-        return None
+    scores = [place for place, name in enumerate(names) if name in _SCORE]
+    score = min(scores, key=lambda place: names[place] != "score", default=None)
+    spoken = _languages_among(names)
+    known = [name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken]
     if len(fields) > 2:
         spoken = {place: code for place, code in spoken.items() if not _has_numbers(rows, place)}
+    if named := _both(spoken, stated) or sides_named(tuple(fields)):
+        return _columns(*named, score, fields)
+    if not others and not all(known):
+        return None
     if len(spoken) > 2 and stated == (languages.UNSTATED,) * 2:  # `id` is Indonesian, too
         spoken = {place: code for place, code in spoken.items() if names[place] not in _OTHER_COLUMNS}
     if len(spoken) < 2 or len(set(spoken.values())) < 2:
@@ -508,6 +571,17 @@ def _sides_of(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, 
             side += [place for place in spoken if place not in other]
     one, other = found
     return (one[0], other[0]) if len(one) == len(other) == 1 and one != other else None
+
+
+def _both(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, int] | None:
+    """The places of two stated languages among columns of languages; None where one is not there."""
+    two = languages.UNSTATED not in stated and stated[0] != stated[1]
+    return _sides_of(spoken, stated) if two else None
+
+
+def _languages_among(names: Sequence[str]) -> dict[int, str]:
+    """The places of names that mean languages, and their codes."""
+    return {place: code for place, name in enumerate(names) if (code := _language(name))}
 
 
 def _has_numbers(rows: Iterable[Sequence[str]], place: int) -> bool:

@@ -392,8 +392,19 @@ def _written(
         return
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
     with_ids = any(any(pair[3:]) for pair in first)
+    if not with_ids and formats()[kind].ids == "wanted":
+        pairs = _without_ids(pairs, type(first[0]) if first else None, left_out)
     yield from formats()[kind].write(pairs, bitext.languages, with_ids)
     left_out.update(bitext.other_values if first else {})
+
+
+def _without_ids(pairs: Iterator[Pair], kind: type | None, left_out: Counter[str]) -> Iterator[Pair]:
+    """The pairs for a format whose columns the first ones say, which are of this kind and have no ids; what
+    those of other kinds have is counted by `as_first`."""
+    for pair in pairs:
+        if type(pair) is kind and (values := sum(value is not None for value in pair[3:])):
+            left_out["values that the first pairs have none of"] += values
+        yield pair
 
 
 def _write_report(

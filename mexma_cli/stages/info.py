@@ -14,7 +14,8 @@ from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
-from mexma_cli.formats.bitext import DEFAULT, open_pairs
+from mexma_cli.formats.bitext import DEFAULT, open_lines, open_pairs
+from mexma_cli.formats.tsv import CSV
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.stages.run.units import UNITS, RunFolder
 from mexma_cli.store import layout
@@ -43,6 +44,7 @@ _CHECKED = {
     "encoder": _LOADS,
     "tokeniser": _LOADS,
     "sentence pairs": "every pair can be read; there is no checksum to compare them with",
+    "table": "every row can be read; there is no checksum to compare it with",
     "text file": "every line can be read; there is no checksum to compare it with",
 }
 
@@ -350,12 +352,24 @@ def _file(where: Path) -> Info:
             first = first or pair
     if found.kind == DEFAULT and (info.problems or first is None or first.source.isdecimal()):
         return _text(where)
+    if found.kind == CSV and first is None and info.problems:
+        return _table(where, found.kind, *info.problems)
     info.facts["columns"] = (
         [name for name, value in first._asdict().items() if value is not None] if first else []
     )
     info.facts |= (
         left_out | found.other_values | {"bytes": where.stat().st_size, "checksum": checksum_file(where)}
     )
+    return info
+
+
+def _table(where: Path, kind: str, without_pairs: str) -> Info:
+    """A table of which it is not known what its columns are."""
+    info = Info(str(where), "table", {"format": kind, "rows": 0, "no pairs": without_pairs})
+    with info.checking():
+        for info.facts["rows"], row in enumerate(open_lines(where), 1):
+            info.facts.setdefault("first row", row.split("\t"))
+    info.facts |= {"bytes": where.stat().st_size, "checksum": checksum_file(where)}
     return info
 
 

@@ -368,3 +368,22 @@ def test_fields_of_the_users_own_are_kept_with_their_lines_or_counted(tmp_path: 
     for ending in (".tsv", ".csv", ".parquet"):
         done = ok(filtered(file, "--off", "all", "-o", tmp_path / f"out{ending}"))
         assert "left out: values of other columns, such as url, licence (2)" in done.stderr
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv", ".parquet"])
+def test_ids_that_only_later_pairs_have_are_written_or_counted(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"score": 0.5, "source": "un", "target": "one"},
+        {"score": 0.25, "source": "deux", "target": "two"},
+    ]
+    rows[1] |= {"source_line": 7, "cosine": 0.75}
+    file, out = write(tmp_path / "a.jsonl", *map(json.dumps, rows)), tmp_path / f"out{ending}"
+    said = "left out: values that the first pairs have none of (2)"
+    assert said not in ok(filtered(file, "--off", "all", "-o", out)).stderr
+    first, second = open_pairs(out).pairs
+    assert (first, second) == (MinedPair(0.5, "un", "one"), MinedPair(0.25, "deux", "two", 7, cosine=0.75))
+    monkeypatch.setattr(filtering, "_BATCH", 1)
+    assert said in ok(filtered(file, "--off", "all", "-o", out)).stderr
+    assert [pair[:3] for pair in open_pairs(out).pairs] == [(0.5, "un", "one"), (0.25, "deux", "two")]

@@ -20,7 +20,7 @@ from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.store.layout import Source
 from mexma_cli.store.pairs import TokenisedPairsWriter
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 from tests.corpora import LINES, InThisProcess, corpus
 from tests.processes import Program
 from tests.stores import embedding_writer, flip
@@ -305,6 +305,15 @@ def test_a_file_of_pairs(name: str, tmp_path: Path) -> None:
     assert spoken == (name == "a.tmx")
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
     assert info(tmp_path / name).exit_code == (name != "a.tsv")
+
+
+def test_csv_without_known_columns_is_a_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,name,price", 'a1,x,"3', '4"')
+    said = [" ".join(row.split()) for row in ok(info(path)).stdout.splitlines()]
+    assert said[0].endswith("a.csv: table") and {"format csv", "rows 2", "first row id name price"} <= {*said}
+    assert f"no pairs {path}, line 1: 3 fields, and none of them is named source or target" in said
+    path.write_text('id,name,price\na1,x,"3\n')
+    fails(info(path), 1, "a.csv, line 2: not CSV")
 
 
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli.formats.csv import row_lines
 from mexma_cli.mining.resampling import bootstrap
+from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write
 from tests.reference import laser, laser_mined, laser_printed, laser_text
 
@@ -181,6 +184,20 @@ def test_a_picture_without_matplotlib_names_the_extra(
     )
 
 
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
+def test_pairs_without_a_score_are_left_out(kind: str, tmp_path: Path, candidates: Path, gold: Path) -> None:
+    """As `mexma score` writes them, for pairs with an empty side."""
+    wanted = ok(run("tune", candidates, "--gold", gold))
+    rows = [(float(score), *texts) for score, *texts in map(str.split, candidates.read_text().splitlines())]
+    rows[2:2] = [(math.nan, "", "D"), (math.nan, "c", "C")]
+    path = tmp_path / f"nan.{kind}"
+    write_chunks([path], row_lines(rows, ("score", "source", "target"), kind))
+    done = ok(run("tune", path, "--gold", gold))
+    assert done.stdout == wanted.stdout
+    assert "nan.{kind}: left out: 2 pairs without a score".replace("{kind}", kind) in done.stderr
+    assert "5 candidate pairs, 3 gold pairs" in done.stderr
+
+
 class TestBadInput:
     def fails(self, message: str, *arguments: str | Path) -> None:
         fails(run("tune", *arguments), 1, message)
@@ -195,9 +212,10 @@ class TestBadInput:
             "--gold",
             gold,
         )
-        for score in ("nan", "inf"):
-            broken = write(tmp_path / "c.tsv", "1\ta\tA", f"{score}\tb\tB")
-            self.fails("c.tsv, pair 2: no score, or none that is a finite number", broken, "--gold", gold)
+        broken = write(tmp_path / "c.tsv", "1\ta\tA", "inf\tb\tB")
+        self.fails("c.tsv, pair 2: the score is no finite number", broken, "--gold", gold)
+        for line in ("nan\ta\tA", "a\tA"):
+            self.fails("c.tsv: no pair has a score", write(tmp_path / "c.tsv", line), "--gold", gold)
 
     def test_gold(self, tmp_path: Path, candidates: Path) -> None:
         self.fails("g.tsv is empty", candidates, "--gold", write(tmp_path / "g.tsv"))

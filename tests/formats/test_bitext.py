@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
+    NO_PAIR,
     AlignedPair,
     MinedPair,
     Pair,
@@ -28,6 +30,7 @@ from mexma_cli.formats.bitext import (
     outputs_of,
     write_pairs,
 )
+from mexma_cli.formats.csv import Csv
 from mexma_cli.formats.tsv import Tsv, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 from tests.command import write
@@ -285,6 +288,111 @@ def test_csv_is_read_by_its_quotes(tmp_path: Path) -> None:
         path.write_bytes(text.encode())
         with pytest.raises(MexmaError, match=message):
             list(open_pairs(path).pairs)
+
+
+@pytest.mark.parametrize("header", ["", "source,target\n", "fr,en\n", "score,src,tgt\n"])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("trois\n", "1 field, expected"),
+        ('trois,"three\n', "not CSV: unexpected end of data"),
+        ('"le "mot" trois",three\n', "not CSV: ',' expected after"),
+        ("a,b,c,d\n", "4 fields, expected"),
+    ],
+)
+def test_a_malformed_row_is_named_and_spoils_no_other(
+    header: str, bad: str, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, score = tmp_path / "pairs.csv", "0.5," * ("score" in header)
+    good = [f'{score}un,"one\nor two"\n', f"{score}deux,two\n", f"{score}quatre,four\n"]
+    path.write_text(f"\n{header}{good[0]}{good[1]}{bad}{good[2]}")
+    number, names = 5 + bool(header), [NO_PAIR] * (1 + bool(header))
+    with pytest.raises(MexmaError, match=f"pairs.csv, line {number}: {re.escape(message)}"):
+        list(open_pairs(path).pairs)
+    left_out: Counter[str] = Counter()
+    found = [pair[:2] for pair in open_pairs(path, left_out=left_out, each_line=True).pairs]
+    assert found == [*names, ("un", "one\nor two"), ("deux", "two"), NO_PAIR, ("quatre", "four")]
+    assert left_out == Counter({"blank lines": 1, "header line": bool(header), "malformed lines": 1})
+    assert f"pairs.csv, line {number}: {message}" in caplog.text
+    path.write_text(f"{header}{bad * 3}" if header else f"{good[1]}{bad}")
+    if header:
+        with pytest.raises(MexmaError, match=r"pairs\.csv, line 2: "):
+            list(open_pairs(path, each_line=True).pairs)
+
+
+def test_a_quotation_mark_that_is_not_closed_takes_few_lines_into_memory() -> None:
+    """Rows are refused whose fields are short, too."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"source,target\nun,one\n"
+        for _ in range(3):
+            yield b'"a\n",' * (1 << 18)
+        raise AssertionError("read on and on")
+
+    found = Csv().read(RawText(pieces(), "x.csv"), languages=("und", "und")).pairs
+    assert next(found) == ("un", "one")
+    with pytest.raises(MexmaError, match=r"x\.csv, line 3: not CSV: a row of more than 1,048,576 characters"):
+        next(found)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", ",;\t")
+def test_all_that_is_known_of_a_pair_is_read_from_any_csv(
+    delimiter: str, encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [
+        ["Source", "Target", "Score", "source_line", "cosine", "url"],
+        ["un", "one", "0.5", "7", "x", "u"],
+    ]
+    path.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding)
+    found = open_pairs(path)
+    assert (found.kind, list(found.pairs)) == ("csv", [MinedPair(0.5, "un", "one", 7)])
+    assert found.others == {"url": 1, "cosine (no number)": 1}
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("names", ["Source fra eng", "fra Target eng Source publisher"])
+def test_columns_of_the_stated_languages_come_before_others_named_source_and_target(
+    kind: str, names: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.{kind}"
+    row = {name: {"fra": "un", "eng": "one"}.get(name, "Le Monde") for name in names.split()}
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow.parquet import write_table
+
+        write_table(pyarrow.table({name: [value] for name, value in row.items()}), path)
+    elif kind == "jsonl":
+        path.write_text(json.dumps(row) + "\n")
+    else:
+        path.write_text(
+            "".join(("," if kind == "csv" else "\t").join(line) + "\n" for line in (row, row.values()))
+        )
+    for languages, wanted in ((LANGUAGES, ("un", "one")), (LANGUAGES[::-1], ("one", "un"))):
+        assert list(open_pairs(path, languages=languages).pairs) == [wanted]
+    if "Target" in names:
+        assert list(open_pairs(path).pairs) == [("Le Monde", "Le Monde")]
+
+
+@pytest.mark.parametrize(
+    ("title", "hint"),
+    [
+        ("From the CMS", "remove a title above the names of columns; or is it one side of a bitext"),
+        ("CMS,2024,May", "remove a title above the names of columns, or put names before it, such as source"),
+        ("CMS,2024", "remove the lines above these names of columns"),
+    ],
+)
+@pytest.mark.parametrize("names", ["score,source,target", "fr,en,url"])
+def test_a_title_above_the_names_of_columns_is_told_of(
+    title: str, hint: str, names: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    for text in (names, names.replace(",", ";")) if "," not in title else (names,):
+        path.write_text(f"{title}\n{text}\n")
+        with pytest.raises(MexmaError) as error:
+            list(open_pairs(path).pairs)
+        assert str(error.value.hint).startswith(hint) and "tab" not in error.value.message
 
 
 def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -24,9 +25,11 @@ from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.settings.section import of_percent
 from mexma_cli.stages.embed.inputs import is_store
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import label_of
 from mexma_cli.text.writing import write_chunks
 
+log = logging.getLogger(__name__)
 Pair = tuple[str, str]
 
 
@@ -158,14 +161,20 @@ def _candidates(path: str | Path) -> Iterator[MinedPair]:
     except MexmaError as error:
         mined = "`mexma mine SOURCE TARGET -o pairs.tsv` writes the candidates, with their scores"
         raise MexmaError(error.message, mined if error.hint == ONE_SIDE else error.hint) from None
+    hint = "each pair needs one, as `mexma mine` writes them: score TAB source TAB target"
+    number = without = 0
     for number, pair in enumerate(chain(first, pairs), 1):
         score = getattr(pair, "score", math.nan)
-        if not math.isfinite(score):
-            raise MexmaError(
-                f"{label_of(path)}, pair {number}: no score, or none that is a finite number",
-                "each pair needs one, as `mexma mine` writes them: score TAB source TAB target",
-            )
-        yield MinedPair(score, one_field(pair.source), one_field(pair.target))
+        if math.isinf(score):
+            raise MexmaError(f"{label_of(path)}, pair {number}: the score is no finite number", hint)
+        if math.isnan(score):  # `mexma score` writes it for a pair with an empty side
+            without += 1
+        else:
+            yield MinedPair(score, one_field(pair.source), one_field(pair.target))
+    if number and number == without:
+        raise MexmaError(f"{label_of(path)}: no pair has a score", hint)
+    if without:
+        log.warning("%s: left out: %s without a score", label_of(path), counted(without, "pair"))
 
 
 def _each_once(keyed: Iterable[tuple[Pair, MinedPair]]) -> dict[Pair, MinedPair]:
