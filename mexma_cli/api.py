@@ -399,7 +399,7 @@ def score(
         encoder: As for `mine`.
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         probability: Find the probability of each line, too (`probabilities`); not with a background.
-        explain: With `output`: the same, and why a pair may be no translation.
+        explain: With `output`: write the probability, too, and why a pair may be no translation.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         output: A file for the lines with their scores, which `filter` reads: .tsv, .csv or .jsonl.
         settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in

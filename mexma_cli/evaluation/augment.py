@@ -427,6 +427,8 @@ def _read_kinds(path: Path) -> tuple[dict[str, tuple[str, str]], bool]:
     except json.JSONDecodeError as error:
         where = f"{path}, line {error.lineno}, column {error.colno}"
         raise MexmaError(f"{where}: not JSON ({error.msg})", _FORM) from None
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, and 5,000 brackets
+        raise MexmaError(f"{path}: JSON that cannot be read ({error})", _FORM) from None
     if not isinstance(content, dict) or not content:
         what = f"a {type(content).__name__}" if not isinstance(content, dict) else "empty"
         raise MexmaError(f"{path}: this is {what}, not an object from sentences to their types", _FORM)

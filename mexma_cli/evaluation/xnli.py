@@ -135,7 +135,7 @@ def _from_json(line: str) -> _Pair:
         record = json.loads(line)
         named = [record[key] for key in ("gold_label", "sentence1", "sentence2")]
         pair = _Pair(record.get("language", "en"), *named)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no JSON, or no object with these
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:  # no such object
         raise ValueError(f"no pair of XNLI in JSON ({error})") from None
     for value in pair:
         if not isinstance(value, str):

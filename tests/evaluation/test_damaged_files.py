@@ -100,6 +100,7 @@ CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
     (inference, {"x.jsonl": "neutral\n"}, "x.jsonl, line 1: no pair of XNLI"),
     (inference, {"x.jsonl": "[]\n"}, "x.jsonl, line 1: no pair of XNLI"),
     (inference, {"x.jsonl": "null\n"}, "x.jsonl, line 1: no pair of XNLI"),
+    (inference, {"x.jsonl": 9999 * "[" + "\n"}, "x.jsonl, line 1: no pair of XNLI"),
     (
         inference,
         {"x.tsv": "gold_label\tsentence1\tsentence2\tlanguage\nneutral\ta\tb\n"},
@@ -134,6 +135,8 @@ CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
     (hard, {KINDS: '{"a": {"src": "b",\n "errtype"}}'}, "errtype.devtest.json, line 2, column 11: not JSON"),
     (hard, {KINDS: '["a"]'}, "errtype.devtest.json: this is a list"),
     (hard, {KINDS: "{}"}, "errtype.devtest.json: this is empty"),
+    (hard, {KINDS: 9999 * "["}, "errtype.devtest.json: JSON that cannot be read"),
+    (hard, {KINDS: 5000 * "9"}, "errtype.devtest.json: JSON that cannot be read"),
     (
         hard,
         {KINDS: '{"a": {"src": "b", "errtype": "c"},\n"d": {"src": "e"}}'},
