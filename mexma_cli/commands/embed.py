@@ -148,7 +148,7 @@ def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOpti
     with ExitStack() as stack:
         meter = _Meter(stack)
         store, loaded = _embedded(corpus, output, encoder, options, meter)
-    _log_summary(store, f" to {loaded.max_tokens} tokens", meter, as_json)
+    _log_summary(store, loaded.max_tokens, meter, as_json)
 
 
 def _embedded(
@@ -172,23 +172,27 @@ def _as_rank(
 
     if rank.number:
         logging.getLogger("mexma_cli").setLevel(logging.WARNING)
+    limit = 0
     with ExitStack() as stack:
         meter = _Meter(stack)
 
         def embed(part: Part | None, on_progress: EmbedProgress) -> EmbeddingStore:
-            return _embedded(corpus, output, encoder, replace(options, part=part), on_progress)[0]
+            nonlocal limit
+            store, loaded = _embedded(corpus, output, encoder, replace(options, part=part), on_progress)
+            limit = loaded.max_tokens
+            return store
 
         store = embed_as_rank(
             rank, embed, output, argv=command_line(), overwrite=options.overwrite, on_progress=meter
         )
     if store is not None:
-        _log_summary(store, "", meter, as_json)
+        _log_summary(store, limit, meter, as_json)
 
 
-def _log_summary(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> None:
+def _log_summary(store: EmbeddingStore, limit: int, meter: _Meter, as_json: bool) -> None:
     manifest, speed = store.manifest, meter.speed()
     log.info(
-        "%s of %s numbers in %s (%s truncated%s, %s, %s embedded once)%s",
+        "%s of %s numbers in %s (%s truncated to %d tokens, %s, %s embedded once)%s",
         counted(store.rows, "row"),
         store.dim,
         store.path,
@@ -198,7 +202,7 @@ def _log_summary(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool
         counted(manifest.duplicates, "duplicate"),
         "; " * bool(speed) + ", ".join(f"{value:,.0f} {unit}" for unit, value in speed.items()),
     )
-    warn_of_cut(store.manifest.truncated, store.rows)
+    warn_of_cut(manifest.truncated, store.rows, limit)
     if as_json:
         click.echo(json.dumps(summary_of(store) | {"speed": speed}, ensure_ascii=False))
 

@@ -23,8 +23,15 @@ _WRITTEN_IN = {
     "Jpan": ("Hani", "Hira", "Kana"),
     "Kore": ("Hang", "Hani"),
     "Hang": ("Hang", "Hani"),
+    "Hrkt": ("Hira", "Kana"),
+    "Aran": ("Arab",),
+    "Cyrs": ("Cyrl",),
+    "Geok": ("Geor",),
+    **dict.fromkeys(("Latf", "Latg"), ("Latn",)),
+    **dict.fromkeys(("Syre", "Syrj", "Syrn"), ("Syrc",)),
 }
-"""ISO 15924 codes that stand for several scripts of Unicode's, or with characters of another one."""
+"""ISO 15924 codes that stand for several scripts of Unicode's, with characters of another one, or for a style
+of one."""
 
 
 INVISIBLE = (
@@ -134,7 +141,7 @@ def _kinds(script: str | None) -> np.ndarray:
     import regex  # knows the scripts of Unicode
 
     every = every_character()
-    own = _scripts(_WRITTEN_IN.get(script, (script,))) if script else ""
+    own = of_script(script) if script else ""
     unspaced = _scripts(_UNSPACED)
     letters = r"[\p{L}\p{M}]"
     kinds = np.full(len(every), OTHER, dtype=np.uint8)
@@ -146,12 +153,36 @@ def _kinds(script: str | None) -> np.ndarray:
         (FOREIGN, letters),
         (FOREIGN_UNSPACED, rf"[{letters}&&{unspaced}]"),
         (COMMON, rf"[{letters}&&{_scripts(('Zyyy', 'Zinh'))}]"),
-        *([(OWN, rf"[{letters}&&{own}]"), (OWN_UNSPACED, rf"[{letters}&&{own}&&{unspaced}]")] * bool(script)),
+        *([(OWN, rf"[{letters}&&{own}]"), (OWN_UNSPACED, rf"[{letters}&&{own}&&{unspaced}]")] * bool(own)),
     ):
         for found in regex.finditer(f"(?V1){pattern}+", every):
             kinds[found.start() : found.end()] = kind
     kinds[0xFFFD] = BROKEN  # a symbol by its category
     return kinds
+
+
+@cache
+def of_script(script: str) -> str:
+    """A class of a regular expression for the characters of a script (ISO 15924); empty if Unicode does not
+    know it."""
+    import regex
+
+    found = _scripts(_WRITTEN_IN.get(script, (script,)))
+    try:
+        regex.compile(found)
+    except regex.error:
+        return ""
+    return found
+
+
+def share_in_script(text: str, script: str) -> float | None:
+    """The share of a text's letters that are of a script (ISO 15924), not counting those of no script; None
+    if there are no others, or if Unicode does not know the script."""
+    import regex
+
+    own, letters = of_script(script), rf"\p{{L}}--{_scripts(('Zyyy', 'Zinh'))}"
+    count = len(regex.findall(f"(?V1)[{letters}]", text)) if own else 0
+    return len(regex.findall(f"(?V1)[{letters}&&{own}]", text)) / count if count else None
 
 
 def _scripts(names: Sequence[str]) -> str:

@@ -7,9 +7,9 @@ import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
@@ -18,7 +18,7 @@ import numpy as np
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, choice, require
 from mexma_cli.settings.stages import IdentifierName
-from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
+from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters, share_in_script
 
 log = logging.getLogger(__name__)
 
@@ -355,6 +355,18 @@ def another_language(lines: Sequence[str], code: str, model: Identifier) -> str:
     if they are not, or if they are fewer than `FEWEST`."""
     guesses = [guess.language for guess in model.identify(lines)]
     return _another_language("lines", code, guesses, model) if len(lines) >= FEWEST else ""
+
+
+def another_script(lines: Iterable[str], code: str) -> str:
+    """Say that the first lines are nearly all in another script than the stated language's, a FLORES-200
+    code; empty if they are not, or if they are fewer than `FEWEST`. No model is loaded."""
+    if (script := languages.script(code)) is None:
+        return ""
+    first = [line[:_LONGEST] for line in islice(lines, LOOKED_AT)]
+    share = share_in_script("\n".join(first), script) if len(first) >= FEWEST else None
+    if share is None or 1 - share <= _NEARLY_ALL:
+        return ""
+    return f"{100 * (1 - share):.0f} % of the letters are not of the script of {code}, which is stated"
 
 
 def _another_language(what: str, code: str, guesses: Sequence[str], model: Identifier) -> str:

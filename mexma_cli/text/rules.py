@@ -26,6 +26,7 @@ from mexma_cli.text.characters import (
     SPACE,
     SYMBOL,
     Characters,
+    of_script,
 )
 from mexma_cli.text.duplicates import NEAR_COPY, copy_reasons, fold
 from mexma_cli.text.lines import is_blank
@@ -217,7 +218,7 @@ class SentenceRules:
 
     Args:
         limits: The rules that are on; those that do not look at single sentences are passed over.
-        script: ISO 15924 code of the language's script, or None if it is not known: then `script` is off.
+        script: ISO 15924 code of the language's script, or None. If it is not known, `script` is off.
     """
 
     def __init__(self, limits: Limits, script: str | None = None) -> None:
@@ -225,7 +226,7 @@ class SentenceRules:
         self._limits = {
             name: limit
             for name, limit in limits.items()
-            if RULES[name].of == "sentence" and (name != "script" or script)
+            if RULES[name].of == "sentence" and (name != "script" or (script and of_script(script)))
         }
 
     def codes(self, sentences: Sequence[str]) -> np.ndarray:

@@ -157,6 +157,21 @@ def test_unknown_language_and_folder(tiny_encoder: Path, corpus: Path, tmp_path:
     fails(embed(tiny_encoder, tmp_path), 1, "is a folder")
 
 
+def test_a_text_in_another_script_than_the_languages(
+    tiny_encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """Once, by the first part, and not where the language or the letters are right."""
+    corpus.write_text("Она живёт в Москве.\n" * 20)
+    wrong = f"warning: {corpus}: 100 % of the letters are not of the script of srp_Latn, which is stated\n"
+    for number, times in ((1, 1), (2, 0)):
+        part = ("--lang", "srp_Latn", "--shard", f"{number}/2")
+        assert embed(tiny_encoder, corpus, *part).stderr.count(wrong) == times
+    assert wrong in embed(tiny_encoder, corpus, "--lang", "srp_Latn").stderr
+    for language in ("srp_Cyrl", "und"):
+        done = embed(tiny_encoder, corpus, "--lang", language, "--overwrite")
+        assert done.exit_code == 0 and "of the letters" not in done.stderr
+
+
 def test_a_folder_without_a_name(tiny_encoder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(corpus.parent)
     for part in ([], ["--shard", "1/2"]):
@@ -194,7 +209,11 @@ def test_what_is_said_of_a_text_with_repeats(tiny_encoder: Path, corpus: Path, t
     corpus.write_text("one\ntwo\n\none\n\n" + "mot " * 99 + "\n" + "mot " * 99 + "\n")
     done = embed(tiny_encoder, corpus, "--max-tokens", "20")
     assert "(2 truncated to 20 tokens, 2 empty lines kept as rows, 2 duplicates embedded once)" in done.stderr
-    assert "warning: 2 of 7 lines were too long and cut: is it one sentence a line?" in done.stderr
+    warning = "warning: 2 of 7 lines were too long and cut to 20 tokens: that is the limit of the encoder"
+    assert warning in done.stderr and "one sentence a line?" not in done.stderr
+    corpus.write_text("mot " * 999 + "\n")
+    long = ok(run("embed", corpus, "--model", "mini", "-o", tmp_path / "long.emb"))
+    assert "1 of 1 line were too long and cut to 200 tokens: is it one sentence a line?" in long.stderr
     corpus.write_text("one\ntwo\n" * 10 + "mot " * 99 + "\n")
     assert "warning" not in embed(tiny_encoder, corpus, "--max-tokens", "20", "--overwrite").stderr
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mexma_cli.text.characters import KATAKANA, SIGN, is_unspaced, is_vietnamese, simplified
+from mexma_cli.text.characters import KATAKANA, SIGN, is_unspaced, is_vietnamese, share_in_script, simplified
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,20 @@ def test_simplified_characters_stay() -> None:
     table = simplified()
     assert "漢語 汉语 円 圓 圆".translate(table) == "汉语 汉语 圆 圆 圆"
     assert not {ord(plain) for plain in table.values()} & table.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "script", "share"),
+    [
+        ("Привет, мир 1!", "Cyrl", 1.0),
+        ("Привет abc", "Cyrl", 6 / 9),
+        ("カタカナとテキスト", "Jpan", 1.0),
+        ("漢字", "Hang", 1.0),
+        ("شكرا", "Aran", 1.0),
+        ("नमस्ते", "Latn", 0.0),
+        ("12 ...", "Latn", None),
+        ("abc", "Qaaa", None),
+    ],
+)
+def test_the_share_of_letters_of_a_script(text: str, script: str, share: float | None) -> None:
+    assert share_in_script(text, script) == share

@@ -10,8 +10,10 @@ from py3langid.langid import LanguageIdentifier
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.identify import (
+    FEWEST,
     Guess,
     Identifier,
+    another_script,
     expected,
     identifier,
     in_other_language,
@@ -187,6 +189,14 @@ class _Unmeasured:
 
     def __init__(self, model: Identifier) -> None:
         self.known, self.identify = model.known, model.identify
+
+
+def test_lines_in_another_script_than_the_language_that_is_stated() -> None:
+    russian = ["Она живёт здесь в Москве, в IKEA."] * FEWEST
+    assert another_script(russian, "rus_Cyrl") == another_script(russian[1:], "srp_Latn") == ""
+    wrong = "84 % of the letters are not of the script of srp_Latn, which is stated"
+    assert another_script(russian, "srp_Latn") == wrong
+    assert another_script(russian, "und") == another_script(["..."] * FEWEST, "srp_Latn") == ""
 
 
 def test_of_no_pairs_no_side_is_swapped() -> None:

@@ -140,6 +140,7 @@ def test_an_endless_word_with_an_at_sign_takes_no_endless_time() -> None:
 def test_every_script_is_written_in_its_own_way(script: str | None, sentence: str) -> None:
     assert reasons([sentence], script) == [""]
     assert reasons([sentence], "Geor") == ["script"]
+    assert reasons([sentence], "Qaaa") == [""], "of private use"
     assert reasons([sentence], script, "few-words=9") == [
         "few-words" if " " in sentence and script not in UNSPACED else ""
     ]

@@ -203,7 +203,7 @@ def aligned(
         if journal.cut:
             cut = "longer than %d tokens, of which only the beginning was embedded: %s"
             log.info(cut, encoder.max_tokens, counted(journal.cut, "sentence"))
-            warn_of_cut(journal.cut, int(sizes_of(journal.records()).sum()))
+            warn_of_cut(journal.cut, int(sizes_of(journal.records()).sum()), encoder.max_tokens)
         span = int(groups[0]), int(groups[-1])
         found = Aligned(documents, journal.records(), span, job.settings, job.languages)
         seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))

@@ -22,8 +22,9 @@ from mexma_cli.store.layout import EmbeddingSettings, Part, Source, part_path
 from mexma_cli.store.writer import EmbeddingWriter, made_already
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
+from mexma_cli.text.identify import another_script
 from mexma_cli.text.kinds import suffix_of
-from mexma_cli.text.lines import FileScan, is_blank, read_again, scan
+from mexma_cli.text.lines import FileScan, is_blank, read_again, read_lines, scan
 from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
@@ -85,8 +86,9 @@ def embed_file(
                 "has tabs as files of sentence pairs do" if tabs else "is CSV by its name",
                 ": `cut -f 2` takes one of them" if tabs else "",
             )
-        if text.broken:
-            log.warning("%s: %s", text.label, text.broken)
+        other = another_script(read_lines(text.path, text.label), options.language)
+        for doubt in filter(None, (text.broken, other)):
+            log.warning("%s: %s", text.label, doubt)
     encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,

@@ -248,19 +248,22 @@ def open_inputs(
             if cut := made.manifest.truncated:
                 lines = counted(cut, "line was", "lines were")
                 log.info("%s: %s cut to %d tokens", text.label, lines, loaded.max_tokens)
-            warn_of_cut(made.manifest.truncated, made.rows)
+            warn_of_cut(made.manifest.truncated, made.rows, loaded.max_tokens)
             done += text.lines
     return [store for store in stores if store is not None]
 
 
-def warn_of_cut(cut: int, rows: int) -> None:
-    """Warn if more than `CUT_SHARE` of a text's lines were longer than the encoder takes."""
+def warn_of_cut(cut: int, rows: int, limit: int) -> None:
+    """Warn if more than `CUT_SHARE` of a text's lines had more tokens than the limit. Below the usual one,
+    sentences may have as many."""
+    from mexma_cli.encoder.encoder import MAX_TOKENS
+
     if cut > CUT_SHARE * rows:
+        hint = "is it one sentence a line? `mexma split` cuts documents into sentences"
+        if limit < MAX_TOKENS:
+            hint = "that is the limit of the encoder or of --max-tokens, and sentences may be longer"
         log.warning(
-            "%s of %s were too long and cut: is it one sentence a line? `mexma split` cuts documents into "
-            "sentences",
-            f"{cut:,}",
-            counted(rows, "line"),
+            "%s of %s were too long and cut to %d tokens: %s", f"{cut:,}", counted(rows, "line"), limit, hint
         )
 
 
