@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from mexma_cli import languages
 from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
 from mexma_cli.files import shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed
@@ -152,6 +153,8 @@ def _override(raw: dict[str, Any], override: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
         value = parsed(text) if text.strip() else Empty()
     steps = key.strip().split(".")
+    if steps[0] == "languages" and len(steps) > 1:
+        steps[1] = _coded(steps[1])
     listed = raw.get("phases")
     # What is not a phase is named when the recipe is validated.
     phases = [phase for phase in listed if isinstance(phase, dict)] if isinstance(listed, list) else []
@@ -235,7 +238,17 @@ def _parse(path: Path) -> Raw:
     if not isinstance(raw, dict):
         is_what = {type(None): "is empty", list: "is a list"}.get(type(raw), "has none")
         raise MexmaError(f"{path}: a recipe has lines `key: value`, and this file {is_what}")
-    return raw
+    texts = raw.get("languages")
+    if not isinstance(texts, dict) or len({*map(_coded, texts)}) < len(texts):
+        return raw
+    return raw | {"languages": {_coded(name): text for name, text in texts.items()}}
+
+
+def _coded(name: Any) -> Any:
+    """The FLORES-200 code of a language that a key names: `fr` and `fra_Latn` are one key, whoever writes
+    it. Names of no language stay, for the recipe's check."""
+    code = languages.known(name) if isinstance(name, str) else languages.UNSTATED
+    return name if code == languages.UNSTATED else code
 
 
 def _with_phases(raw: Raw) -> Raw:

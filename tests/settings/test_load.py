@@ -600,6 +600,21 @@ def test_synonyms_stand_for_keys() -> None:
             assert f"- `{name}` " in page, key
 
 
+def test_a_language_is_one_key_however_it_is_written(tmp_path: Path) -> None:
+    text = "kind: corpus\nname: a\nrun: run\nlanguages:\n  fr: {input: fr.txt}\n  eng: {input: eng.txt}\n"
+    (tmp_path / "base.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        "extends: base.yaml\nlanguages: {fra: {split: {}}}\n", encoding="utf-8"
+    )
+    recipe = load_corpus(tmp_path / "own.yaml", ["languages.fra_Latn.split.document=file"])
+    assert list(recipe.languages) == ["fra_Latn", "eng_Latn"]
+    french = recipe.languages["fra_Latn"]
+    assert french.input == ("fr.txt",) and french.split and french.split.document == "file"
+    (tmp_path / "twice.yaml").write_text(text + "  fra: {input: a.txt}\n", encoding="utf-8")
+    with pytest.raises(MexmaError, match="fr is fra_Latn, which is there twice"):
+        load_corpus(tmp_path / "twice.yaml")
+
+
 @pytest.mark.parametrize("pairs", ["[fra-eng]", "[[fra, eng, deu]]", "[[fra, 3]]", "{fra: eng}", "3"])
 def test_pairs_of_a_corpus_are_explained_as_they_are_written(pairs: str) -> None:
     corpus = str(SMALL.with_name("corpus.yaml"))
@@ -674,7 +689,7 @@ def test_no_mistake_is_told_in_words_of_python(recipe: type[Section]) -> None:
             "mine.precision=95",
             "`mine.precision`: should be less than or equal to 1 (is 95); did you mean 0.95?",
         ),
-        ("languages.spa.input=3", "`languages.spa.input`: should be a list (is 3)"),
+        ("languages.spa_Latn.input=3", "`languages.spa_Latn.input`: should be a list (is 3)"),
     ],
 )
 def test_mistakes_in_values_of_several_types(override: str, message: str) -> None:

@@ -20,7 +20,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.stages.split.inputs import with_text
+from mexma_cli.stages.split.inputs import passed_over_in_words, with_text
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.compression import plain_name
@@ -118,8 +118,8 @@ class FolderSide:
 
     def __init__(self, path: Path) -> None:
         found = documents_in(path, passed_over := Counter())
-        for reason, count in passed_over.items():
-            log.info("%s: passed over: %s %s", path, f"{count:,}", reason)
+        if passed_over:
+            log.info("%s: %s", path, passed_over_in_words(passed_over))
         self.names: Sequence[str] = list(found)
         self._paths = list(found.values())
         self.store = None

@@ -22,7 +22,7 @@ from mexma_cli.stages.knn.tiles import Spans
 from mexma_cli.stages.mine.probable import why_margin, with_score
 from mexma_cli.stages.run.indexed import check_index, index_kinds, lists_found, search_kinds
 from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one
-from mexma_cli.stages.split.inputs import find_inputs, ids_of_files, names_of
+from mexma_cli.stages.split.inputs import find_inputs, ids_of_files, names_of, passed_over_in_words
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.kinds import sentences_only
 from mexma_cli.text.lines import read_pieces
@@ -179,14 +179,16 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
     root = Path(recipe.root).expanduser().absolute()
     for code, text in recipe.languages.items():
         try:
-            files = find_inputs([str(root / pattern) for pattern in text.input], code).files
+            inputs = find_inputs([str(root / pattern) for pattern in text.input], code)
         except MexmaError as error:
             hint = "name files, folders or globs, as they are called in `root`" if error.hint else None
             raise MexmaError(f"`languages.{code}.input`: {error.message}", hint) from None
+        if inputs.passed_over:
+            log.info("`languages.%s.input`: %s", code, passed_over_in_words(inputs.passed_over))
         if text.split is None:
-            for path in files:
+            for path in inputs.files:
                 _check_sentences(path, code)
-        found[code] = {str(path): checksum_file(path) for path in files}
+        found[code] = {str(path): checksum_file(path) for path in inputs.files}
     for name, (key, model) in _models(recipe).items():
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")

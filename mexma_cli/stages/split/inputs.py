@@ -278,6 +278,12 @@ def _without_ending(name: str) -> str:
     return stem if ending.lower() == ".txt" or KINDS.get(ending.lower()) == "html" else name
 
 
+def passed_over_in_words(passed_over: Counter[str]) -> str:
+    """``passed over: 2 named .png, and no text; 1 image/png records``; empty for nothing."""
+    said = "; ".join(f"{count:,} {reason}" for reason, count in passed_over.most_common(5))
+    return f"passed over: {said}" if said else ""
+
+
 def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:
     """Files with text, of Moses pairs those in the language."""
     own = set() if language == UNSTATED else set(spellings(language))

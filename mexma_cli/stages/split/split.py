@@ -40,7 +40,7 @@ from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.languages import name
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, ChunkFile, ChunkWorker, checksum_of
-from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks
+from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks, passed_over_in_words
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import GOES_ON, Journal, kept_beside
@@ -189,10 +189,9 @@ def _check_documents(report: SplitReport, how: Splitting, inputs: Inputs) -> Non
     """Refuse inputs without documents, or none of whose documents can be read, or has the id that is asked
     for."""
     if not report.documents:
-        passed_over = [f"{count:,} {reason}" for reason, count in inputs.passed_over.most_common(5)]
         raise MexmaError(
             f"{', '.join(inputs.names[:3])}: there are no documents",
-            f"passed over: {', '.join(passed_over)}" if passed_over else "are the files empty?",
+            passed_over_in_words(inputs.passed_over) or "are the files empty?",
         )
     reasons = {name: count for name, count in report.documents_dropped.items() if name != "empty"}
     read = report.documents - report.documents_dropped.get("empty", 0)

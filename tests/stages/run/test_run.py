@@ -477,6 +477,26 @@ def test_a_language_of_which_no_sentence_is_left(tmp_path: Path, tiny_encoder: P
     assert f"deu_Latn: no sentence is left of {LINES} documents and " in why and " dropped by " in why
 
 
+def test_files_and_records_that_are_passed_over_are_told_of(
+    tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    shutil.move(tmp_path / "eng.txt", pages / "eng.txt")
+    (pages / "logo.png").write_bytes(b"\x89PNG")
+    answer = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\n<p>Not here.</p>"
+    head = f"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {len(answer)}\r\n\r\n".encode()
+    (pages / "crawl.warc").write_bytes(head + answer + b"\r\n\r\n")
+    texts = {"eng_Latn": LanguageText(input=("pages",), split=RunSplitting())}
+    caplog.set_level(logging.INFO)
+    done(recipe.but(languages=recipe.languages | texts))
+    assert "`languages.eng_Latn.input`: passed over: 1 named .png, and no text" in caplog.messages
+    note = "eng_Latn: passed over: 1 responses with HTTP status 404"
+    assert any(note in message for message in caplog.messages)
+    assert note in html.unescape((tmp_path / "run" / "report.html").read_text("utf-8"))
+
+
 def test_a_language_in_no_pair_is_told_of(
     tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -158,8 +158,8 @@ def test_reasons_are_said_where_nothing_is_left(tmp_path: Path, out: Path) -> No
     with pytest.raises(MexmaError, match="no documents") as caught:
         run(tmp_path / "a.warc", to=out)
     assert caught.value.hint == (
-        "passed over: 2 neither HTML nor text, by their types, 1 responses with HTTP status 404, "
-        "1 bodies that cannot be unpacked, 1 revisit records"
+        "passed over: 2 neither HTML nor text, by their types; 1 responses with HTTP status 404; "
+        "1 bodies that cannot be unpacked; 1 revisit records"
     )
 
 
