@@ -311,7 +311,7 @@ def mine(
             stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
         )
         named = [*texts, *map(Path, within or ()), *([Path(document_pairs)] if document_pairs else [])]
-        return replace(mined, languages=(spoken[0], spoken[-1]), inputs=tuple(named))
+        return replace(mined, languages=(spoken[0], spoken[-1]), inputs=tuple(map(Path.absolute, named)))
 
 
 @_checked
@@ -374,7 +374,7 @@ def align(
     job = AlignJob(inputs, agreed_languages(inputs, languages), settings=AlignSettings.of(settings))
     with aligned(job, _choice(encoder), (lambda step: on_progress) if on_progress else None) as run:
         records = np.array(run.found.records)  # not mapped from a file that goes
-        return replace(run.found, records=records, inputs=inputs.files)
+        return replace(run.found, records=records, inputs=tuple(map(Path.absolute, inputs.files)))
 
 
 @_checked

@@ -470,10 +470,13 @@ def test_warnings_of_a_call_name_keywords(folder: Path, caplog: pytest.LogCaptur
     assert "--model mini" in caplog.text
 
 
-def test_pairs_are_not_written_over_the_inputs(aligned: Path) -> None:
+def test_pairs_are_not_written_over_the_inputs(aligned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = aligned / "spa.txt", aligned / "eng.txt"
     before = [text.read_bytes() for text in texts]
-    for found in (mexma_cli.mine(*texts), mexma_cli.align(*texts)):
+    monkeypatch.chdir(aligned)
+    results = mexma_cli.mine("spa.txt", "eng.txt"), mexma_cli.align("spa.txt", "eng.txt")
+    monkeypatch.chdir(aligned.parent)
+    for found in results:
         for text in texts:
             with pytest.raises(mexma_cli.MexmaError, match=r"\.txt is an input\nhint: name another output"):
                 found.write(text)
