@@ -208,30 +208,15 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
-    from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.mine.files import documents_of
     from mexma_cli.stages.mine.mine import mine
-    from mexma_cli.stages.mine.thresholds import read_thresholds, save_threshold, stored_threshold
+    from mexma_cli.stages.mine.thresholds import save_threshold, stored_threshold
     from mexma_cli.stages.tune.labels import Labels
     from mexma_cli.stages.tune.tune import draw_estimate
 
     documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
-    if options["labels"] and not options["label"] and not labels.exists():
-        raise MexmaError(
-            f"{labels}: no such file", "a page of `mexma review` saves labels; --label 50 asks for some"
-        )
-    read = [*inputs, *(path for path in documents or () if path)]
-    _check_outputs(None, options["plot"], read)
-    check_outputs([labels] if options["label"] else [], read)
     saved = options["save_threshold"]
-    codes = options["languages"]
-    languages = language_of(inputs[0], codes[0]), language_of(inputs[1], codes[1])
-    if saved is not None and UNSTATED in languages:
-        raise click.UsageError(
-            "--save-threshold keeps a threshold for two languages: give --source-lang and --target-lang."
-        )
-    if saved is not None and saved.exists():
-        read_thresholds(saved)  # that it is one
+    languages = _check_texts(inputs, labels, options)
     with ExitStack() as stack:
         source, target = opened(stack, inputs, options["encoder"], languages=languages)
         within = documents_of(inputs, documents) if documents else None
@@ -258,6 +243,34 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         click.echo(json.dumps(estimated_json(model, best)))
     else:
         print_estimated(model, best)
+
+
+def _check_texts(inputs: tuple[Path, ...], labels: Path, options: dict[str, Any]) -> tuple[str, str]:
+    """Find out before the work that what two texts' threshold needs is there, and that its outputs can be
+    written; returns the languages of the texts."""
+    from mexma_cli.stages.embed.inputs import language_of
+    from mexma_cli.stages.mine.thresholds import read_thresholds
+    from mexma_cli.text.writing import prepare_output
+
+    if options["labels"] and not options["label"] and not labels.exists():
+        raise MexmaError(
+            f"{labels}: no such file", "a page of `mexma review` saves labels; --label 50 asks for some"
+        )
+    read = [*inputs, *(path for path in options["documents"] or () if path)]
+    _check_outputs(None, options["plot"], read)
+    answered, saved = labels if options["label"] else None, options["save_threshold"]
+    check_outputs([answered, saved, options["plot"]], read)
+    codes = options["languages"]
+    languages = language_of(inputs[0], codes[0]), language_of(inputs[1], codes[1])
+    if saved is not None and UNSTATED in languages:
+        raise click.UsageError(
+            "--save-threshold keeps a threshold for two languages: give --source-lang and --target-lang."
+        )
+    for path in (answered, saved):
+        prepare_output(path)
+    if saved is not None and saved.exists():
+        read_thresholds(saved)  # that it is one
+    return languages
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:

@@ -291,6 +291,8 @@ def test_bad_input(text: Path) -> None:
         (2, "--save-threshold does not go with --gold", gold, "--save-threshold", gold, "--gold", gold),
         (2, "--source-lang does not go with --gold", gold, "--source-lang", "spa", "--gold", gold),
         (1, "gold.tsv is damaged: not JSON", *stores, "--save-threshold", gold, *LANGUAGES),
+        (1, "gold.tsv: the folder cannot be", *stores, "--save-threshold", gold / "t.json", *LANGUAGES),
+        (1, "gold.tsv: the folder cannot be", *stores, "--label", "5", "--labels", gold / "labels.tsv"),
         (2, "--output does not go with two texts. Keep the threshold", *stores, "-o", text / "kept.tsv"),
         (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
         (2, "one file, the CANDIDATES", *stores, "--gold", gold),
