@@ -9,7 +9,7 @@ import logging
 import pickle
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -47,6 +47,7 @@ from mexma_cli.text.identify import (
     SHORT,
     Identifier,
     expected,
+    flores,
     identifier,
     in_other_language,
     warn_of_languages,
@@ -78,12 +79,13 @@ Batch = tuple[list[str | Pair], PairColumns]
 class Judged(NamedTuple):
     """N pairs, and the rules that they break: the lines that they stand in, if these are what is written, or
     the pairs; N sentences of either side without white space at the ends, none after they were compared;
-    codes uint8 [N]."""
+    codes uint8 [N]; and for rows that break the rule `language`, if somebody asks, which one was seen."""
 
     records: Sequence[str | Pair]
     sources: Sequence[str]
     targets: Sequence[str]
     codes: np.ndarray
+    seen: Mapping[int, str]
 
 
 HASHES: dict[str, Callable[[str, str], int]] = {
@@ -158,8 +160,8 @@ def filter_files(
     kind = _written_as(job, bitext.kind)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), together(), ExitStack() as stack:
-        rules = _rules_of(job, bitext.languages)
-        judged = _judged(bitext, rules, job, kind == bitext.kind, found.left_out, on_progress)
+        rules, model = _rules_of(job, bitext.languages)
+        judged = _judged(bitext, rules, model, job, kind == bitext.kind, found.left_out, on_progress)
         batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
         every = mark_duplicates(batches, again) if again else batches
@@ -188,8 +190,9 @@ def _written_as(job: FilterJob, kind: str) -> str:
     return named or (Tsv.name if unwritten else same.name)
 
 
-def _rules_of(job: FilterJob, spoken: tuple[str, str]) -> PairRules:
-    """The rules as they can be applied to text in these languages; those that cannot are named in the log."""
+def _rules_of(job: FilterJob, spoken: tuple[str, str]) -> tuple[PairRules, Identifier | None]:
+    """The rules as they can be applied to text in these languages, and what tells languages; the log names
+    rules that cannot."""
     needing = " and ".join(name for name in ("script", "language") if name in job.limits)
     known = [languages.known(code) for code in spoken]
     for side, code, meant in zip(("source", "target"), spoken, known, strict=True):
@@ -201,7 +204,7 @@ def _rules_of(job: FilterJob, spoken: tuple[str, str]) -> PairRules:
     foreign = [_foreign(model, code) if model else None for code in known]
     scripts = [languages.script(code) for code in known]
     excluded, wrong = _excluded(job.exclude, job.languages)
-    return PairRules(job.limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1]))
+    return PairRules(job.limits, (scripts[0], scripts[1]), excluded, wrong, (foreign[0], foreign[1])), model
 
 
 def _excluded(files: Sequence[Path], stated: tuple[str, str]) -> tuple[set[int], set[int]]:
@@ -238,9 +241,25 @@ def _in_other(model: Identifier, language: str, sentences: Sequence[str]) -> np.
     return found
 
 
+def _seen(
+    rules: PairRules, model: Identifier, sides: tuple[Sequence[str], Sequence[str]], codes: np.ndarray
+) -> dict[int, str]:
+    """Row -> the side that is in another language, and which one, of pairs that break the rule `language`."""
+    found: dict[int, str] = {}
+    rows = np.flatnonzero(codes == CODES["language"]).tolist()
+    for side, foreign, sentences in zip(("source", "target"), rules.foreign, sides, strict=True):
+        some = [sentences[row] for row in rows]
+        others = np.flatnonzero(foreign(some)).tolist() if foreign is not None and rows else []
+        guesses = model.identify([some[place] for place in others])
+        for place, guess in zip(others, guesses, strict=True):
+            found.setdefault(rows[place], f"{side} {flores(guess, some[place])}")
+    return found
+
+
 def _judged(
     bitext: Bitext,
     rules: PairRules,
+    model: Identifier | None,
     job: FilterJob,
     as_read: bool,
     left_out: Counter[str],
@@ -257,9 +276,10 @@ def _judged(
     with closing(in_processes(job.workers, rules.codes, items, in_order=True)) as others:
         for (records, (sources, targets, *_)), codes in chain(first, others):
             if not done and codes.astype(bool).mean() > 0.5:
-                model = identifier(job.settings.lid, job.settings.lid_model)
-                warn_of_languages((sources, targets), bitext.languages, model)
-            yield Judged(records, sources, targets, codes)
+                judge = model or identifier(job.settings.lid, job.settings.lid_model)
+                warn_of_languages((sources, targets), bitext.languages, judge)
+            seen = _seen(rules, model, (sources, targets), codes) if job.rejects and model else {}
+            yield Judged(records, sources, targets, codes, seen)
             done += len(records)
             on_progress(done)
     if not done and not job.may_be_empty:
@@ -295,19 +315,25 @@ _NEEDS = {
 
 
 def _with_values(batches: Iterator[Batch], rule: str, limit: float) -> Iterator[Batch]:
-    """The batches; refused if the pairs of the first have no value that a rule reads. Where no score is above
-    1, a limit that only margins reach gives a warning."""
+    """The batches; refused if the pairs of the first have no value that a rule reads. A limit for margins
+    gives a warning where all scores are from 0 to 1, and one for probabilities where all are above it."""
     column, hint = _NEEDS[rule]
     for place, batch in enumerate(batches):
         values = getattr(batch[1], column)
         if not place and np.isnan(values).all():
             raise MexmaError(f"the rule {rule} reads a column of {column}, and these pairs have none", hint)
-        if not place and rule == "low-score" and limit > 1 >= np.nanmax(values):
-            log.warning(
-                "threshold %g is of margins, and these pairs look as if they were scored by probability: "
-                "name one, such as --on low-score=0.5",
-                limit,
-            )
+        if not place and rule != "probability":
+            least, most = float(np.nanmin(values)), float(np.nanmax(values))
+            told: tuple[str, str, float] | None = None
+            if limit >= 1 >= most and least >= 0:
+                told = "margins", "probabilities", 0.5
+            elif rule == "low-score" and limit < 1 < most and least > limit:
+                told = "probabilities", "margins", 1.06
+            if told is not None:
+                said = "%s=%g is for %s, and these scores look like %s, from %.3g to %.3g: name a limit, "
+                log.warning(
+                    said + "such as %s", rule, limit, *told[:2], least, most, f"--on {rule}={told[2]}"
+                )
         yield batch
 
 
@@ -351,7 +377,7 @@ def _kept(
     """The pairs that are kept of each batch; the rest goes to `rejects`, of this format, with the names that
     lines have in the header, if there is one; and all is counted."""
     dropped: Counter[int] = Counter()
-    for records, _, _, codes in batches:
+    for records, _, _, codes, seen in batches:
         rows = np.flatnonzero(codes).tolist()
         if rejects is not None and rows:
             if kind == Csv.name and not dropped:
@@ -360,7 +386,8 @@ def _kept(
                 names = named.split("\t") if named else fields_of(_as_line(first).count("\t") + 1)
                 rejects.write(fields_line(["reason", "number", *names], kind).encode())
             for row in rows:
-                fields = NAMES[codes[row]], str(found.read + row + 1), *_as_line(records[row]).split("\t")
+                reason = NAMES[codes[row]] + (f": {seen[row]}" if row in seen else "")
+                fields = reason, str(found.read + row + 1), *_as_line(records[row]).split("\t")
                 rejects.write(fields_line(fields, kind).encode())
         dropped.update(codes[rows].tolist())
         kept = np.flatnonzero(codes == 0).tolist()

@@ -266,7 +266,7 @@ class PairRules:
         self._limits = {
             name: limit for name, limit in limits.items() if RULES[name].of in ("pair", "language")
         }
-        self._excluded, self._wrong, self._foreign = excluded, wrong, foreign
+        self._excluded, self._wrong, self.foreign = excluded, wrong, foreign
         self._letters = [_LETTERS.get(script or "", 1.0) for script in scripts]
 
     def codes(
@@ -293,7 +293,7 @@ class PairRules:
                 ]
             elif name == "language":
                 broken = np.zeros(len(rows), dtype=bool)
-                for side, foreign in zip((sources, targets), self._foreign, strict=True):
+                for side, foreign in zip((sources, targets), self.foreign, strict=True):
                     if foreign is not None:
                         broken |= foreign([side[row] for row in rows.tolist()])
             elif name == "ratio":

@@ -118,8 +118,9 @@ def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> 
     kept = [line for line, reason in zip(lines, wanted, strict=True) if not reason]
     assert outputs[0].read_text().splitlines() == kept
     rows = enumerate(zip(wanted, lines, strict=True), 1)
+    seen = {"language": "language: source spa_Latn"}
     assert outputs[1].read_text().splitlines() == [
-        f"{reason}\t{number}\t{line}" for number, (reason, line) in rows if reason
+        f"{seen.get(reason, reason)}\t{number}\t{line}" for number, (reason, line) in rows if reason
     ]
     ok(filtered(path, *LANGUAGES, "-o", outputs[0], "--rejects", tmp_path / "dropped.csv"))
     with (tmp_path / "dropped.csv").open(encoding="utf-8") as file:
@@ -243,10 +244,23 @@ def test_rules_by_name(tmp_path: Path) -> None:
     fails(
         filtered(plain, "--on", "low-score=0.5"), 1, "the rule low-score reads a column of scores, and these"
     )
-    for score, told in (("0.9", True), ("1.2", False)):
-        scored = write(tmp_path / "scored.tsv", "\t".join((score, *FINE)))
-        done = ok(filtered(scored, "--off", "all", "--on", "low-score=1.06"))
-        assert ("threshold 1.06 is of margins, and these pairs look" in done.stderr) == told
+    low, high = ("0.9", "0.04"), ("1.2", "0.98")
+    for scores, rule, told in (
+        (low, "low-score=1.06", "low-score=1.06 is for margins, and these scores look like probabilities,"),
+        (low, "low-score", "low-score=1 is for margins, and these scores look like probabilities, from 0.04"),
+        (low, "high-score", "from 0.04 to 0.9: name a limit, such as --on high-score=0.5\n"),
+        (
+            high,
+            "low-score=0.5",
+            "low-score=0.5 is for probabilities, and these scores look like margins,",
+        ),
+        (high, "low-score", None),
+        (low, "low-score=0.5", None),
+        (("0.9", "-0.1"), "low-score=1", None),
+    ):
+        scored = write(tmp_path / "scored.tsv", *("\t".join((score, *FINE)) for score in scores))
+        done = ok(filtered(scored, "--off", "all", "--on", rule))
+        assert told in done.stderr if told else "these scores look" not in done.stderr
     fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
     near = "there is no rule 'near-duplicate'", "did you mean duplicate-letters?"
     fails(filtered(path, "--on", "near-duplicate"), 1, *near)
