@@ -431,6 +431,14 @@ def test_arguments_of_another_type_are_refused(
         ("split", "which one is wanted: --lang fra", "which one is wanted: lang='fra'"),
         ("evaluate", "--langs 'xx' names no language", "`languages` 'xx' names no language"),
         ("train", "--resume continues it", "resume=True continues it"),
+        (
+            "train",
+            "start anew (--set run=FOLDER), now `--set data.root=DIR` or --set a.b=1",
+            "start anew (overrides=['run=FOLDER']), now `overrides=['data.root=DIR']` or overrides=['a.b=1']",
+        ),
+        ("train", "--set seed: which phase?", "`overrides` seed: which phase?"),
+        ("tune", "lines go with --source and --target: 1", "lines go with `ids`: 1"),
+        ("align", "swap --source and --target", "swap `source` and `target`"),
     ],
 )
 def test_errors_name_keywords(name: str, said: str, named: str) -> None:

@@ -116,6 +116,8 @@ class Option:
 IN_PYTHON = {
     "model": "encoder",
     "neighbourhood": "k",
+    "set": "overrides",
+    **dict.fromkeys(("source", "target"), "ids"),
     **dict.fromkeys(("lang", "langs", "source_lang", "target_lang"), "languages"),
 }
 """Options of the commands that are keywords of another name."""
@@ -231,10 +233,7 @@ def option_of(section: type[Section], name: str) -> Option | None:
     return next((one for one in section.model_fields[name].metadata if isinstance(one, Option)), None)
 
 
-_OPTION = re.compile(
-    r"`mexma [^`]*`|--source-lang and (?=--target-lang)"
-    r"|(?<![\w-])--?([a-z][a-z-]*)(?![\w./=])(?: ([^\s,;:]+))?"
-)
+_OPTION = re.compile(r"`mexma [^`]*`|(?<![\w-])--?([a-z][a-z-]*)(?![\w./=])(?: ([^\s,;:)`]+))?")
 """In a message: a command, which stays, or an option, perhaps with its value."""
 
 
@@ -250,8 +249,6 @@ def change_options(
 
     def named(found: re.Match[str]) -> str:
         if found[1] is None:
-            if found[0].startswith("--"):
-                return "" if known("languages") else found[0]
             return commands(found[0].strip("`").split()[1]) or found[0]
         meant, value = known(found[1].replace("-", "_")), found[2] or ""
         if meant is None:
@@ -260,11 +257,11 @@ def change_options(
         if bool in kinds:
             return f"{given(name, 'True', kinds)} {value}".rstrip()
         last = found.end() == len(said)
-        if value[:1].isdigit() or (value and (last or value in choices_of(kinds))):
+        if value[:1].isdigit() or "=" in value or (value and (last or value in choices_of(kinds))):
             return given(name, value, kinds)
         return f"`{name}` {value}".rstrip()
 
-    return _OPTION.sub(named, said)
+    return re.sub(r"(`[a-z]+`) and \1", r"\1", _OPTION.sub(named, said))
 
 
 _reworded: ContextVar[Callable[[str], str] | None] = ContextVar("_reworded", default=None)
