@@ -79,6 +79,8 @@ NO_SIDE = ""
 """In place of a language: nobody wants this side."""
 _PARTS = re.compile("[-_.@]")
 _REGION = re.compile(r"[A-Za-z]{2}|\d{3}")
+_OF_SEVERAL = 3
+"""How well a tag fits (`_grade`) of which one of several languages is wanted, or the other way round."""
 
 
 @bitext_format
@@ -340,11 +342,15 @@ class _Reader:
         if chosen is None:
             if len(self._chosen) > _LANGUAGES:
                 self._chosen.clear()
-            chosen = self._chosen[tags] = self._sides_among(tags)
-        if all(side.tag != NO_SIDE for side in self._sides):
-            others = len(segments) - len(chosen) + chosen.count(None)
-            if others:
-                self._raw.left_out["segments in other languages"] += others
+            seen = {tag: place for place, tag in enumerate(self._seen)}
+            ordered = sorted(tags, key=lambda tag: seen.get(tag, len(seen)))  # the same region in every unit
+            chosen = self._chosen[tags] = self._sides_among(ordered)
+        left = [tag for tag in tags if tag not in chosen]
+        languages = {known(tag) for tag in chosen if left and tag is not None} - {UNSTATED}
+        if regions := sum(known(tag) in languages for tag in left):
+            self._raw.left_out["segments in another region of a language"] += regions
+        if len(left) > regions and all(side.tag != NO_SIDE for side in self._sides):
+            self._raw.left_out["segments in other languages"] += len(left) - regions
         self._whole += all(tag or side.tag == NO_SIDE for tag, side in zip(chosen, self._sides, strict=True))
         return pair_of(properties, *("" if tag is None else segments[tag] for tag in chosen))
 
@@ -378,6 +384,8 @@ class _Reader:
         taken = self._sides_among(tags, stated)
         others = [tag for tag in tags if tag not in taken]
         wanted = self._sides.count(Side(UNSTATED))
+        if len(others) > wanted:
+            others = _one_region(others, taken)
         if len(others) > wanted:
             self._fail(
                 f"a unit has {', '.join(tags[:_NAMED])}; two languages are read", self._how(self._seen)
@@ -444,7 +452,8 @@ def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
     side means several tags, or both mean one.
 
     A tag that is written like the code wins. Otherwise a code without a region means the only tag of its
-    language, with a region or without, and the only tag that stands for several languages with its own.
+    language, with a region or without, and the only tag that stands for several languages with its own. Of
+    several regions of the language, the first one is taken.
     """
     grades = [[_grade(side, tag) for tag in tags] for side in sides]
     exact = [tags[row.index(0)] if 0 in row else None for row in grades]
@@ -453,7 +462,7 @@ def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
         left = [(grade, tag) for grade, tag in zip(row, tags, strict=True) if grade == 0 or tag != other]
         best = min((grade for grade, _ in left if grade is not None), default=None)
         found = [tag for grade, tag in left if grade == best and grade is not None]
-        if len(found) > 1:
+        if len(found) > 1 and best == _OF_SEVERAL:
             raise AmbiguousError(side.tag, found)
         chosen.append(found[0] if found else None)
     if chosen[0] is not None and chosen[0] == chosen[1]:
@@ -478,6 +487,8 @@ def sides_among(
     except AmbiguousError as error:
         raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", hint) from None
     others, wanted = [tag for tag in tags if tag not in chosen], languages.count(UNSTATED)
+    if len(others) > wanted:
+        others = _one_region(others, chosen)
     if wanted and len(others) > wanted:
         raise MexmaError(f"{where} has {', '.join(tags[:_NAMED])}; two languages are read", hint)
     if len(others) < wanted or not (wanted or any(chosen)):
@@ -488,6 +499,17 @@ def sides_among(
         first, second = (tag if own == UNSTATED else own for own, tag in zip(languages, found, strict=True))
         languages = as_codes((first, second))
     return found, languages
+
+
+def _one_region(tags: Sequence[str], taken: Iterable[str | None]) -> list[str]:
+    """The first tag of each language but those that are taken already."""
+    languages = {known(tag) for tag in taken if tag is not None}
+    found = []
+    for tag in tags:
+        if known(tag) == UNSTATED or known(tag) not in languages:
+            languages.add(known(tag))
+            found.append(tag)
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -502,7 +524,7 @@ def _grade(side: Side, tag: str) -> int | None:
         if not _has_region(tag):
             return 1
         return None if side.strict and _has_region(side.tag) else 2
-    return 3 if found in members(side.tag) or wanted in members(tag) else None
+    return _OF_SEVERAL if found in members(side.tag) or wanted in members(tag) else None
 
 
 def _parts(tag: str) -> list[str]:

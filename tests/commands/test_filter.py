@@ -341,12 +341,15 @@ def test_sides_of_a_memory_are_found_by_its_tags(tmp_path: Path) -> None:
     done, report = tmp_path / "out.tmx", tmp_path / "report.json"
     told = ok(filtered(memory, "--off", "all", "--source-lang", "en-us", "--target-lang", "sh",
                        "-o", done, "--report", report)).stderr  # fmt: skip
-    assert "left out: segments in other languages (1)" in told
-    assert json.loads(report.read_text())["left_out"] == {"segments in other languages": 1}
+    assert "left out: segments in another region of a language (1)" in told
+    assert json.loads(report.read_text())["left_out"] == {"segments in another region of a language": 1}
     assert list(open_pairs(done).pairs) == [(segments["en-US"], segments["sh"])]
-    failed = filtered(memory, "--off", "all", "--source-lang", "en", "--target-lang", "hr")
-    fails(failed, 1, "a unit has en-GB and en-US, and en means each of them")
-    assert "en-GB, en-US: --source-lang and --target-lang" in failed.stderr
+    ok(filtered(memory, "--off", "all", "--source-lang", "en", "--target-lang", "hr", "-o", done))
+    assert list(open_pairs(done).pairs) == [(segments["en-GB"], segments["sh"])]
+    memory.write_text(memory.read_text().replace('"en-GB"', '"hr"').replace('"sh"', '"sr"'))
+    failed = filtered(memory, "--off", "all", "--source-lang", "sh", "--target-lang", "en")
+    fails(failed, 1, "a unit has hr and sr, and sh means each of them")
+    assert "hr, sr: --source-lang and --target-lang" in failed.stderr
 
 
 def test_a_header_is_left_out_only_where_it_is_not_written(tmp_path: Path) -> None:

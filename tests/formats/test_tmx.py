@@ -268,6 +268,10 @@ def regions(*tags: str) -> str:
         (("sh", "en"), ("hr", "en"), ("hr", "en")),
         (("French", "English"), ("English", "French"), ("French", "English")),
         (("x-none", "en"), ("en", "x-none"), ("x-none", "en")),
+        (("en", "fr"), ("en-GB", "fr", "en-US"), ("en-GB", "fr")),
+        (("en-US", "fr"), ("en-GB", "fr", "en-US"), ("en-US", "fr")),
+        (("fr", "und"), ("fr-CA", "fr-FR", "en"), ("fr-CA", "en")),
+        (("und", "und"), ("en-GB", "en-US", "fr"), ("en-GB", "fr")),
     ],
 )
 def test_sides_by_tags(wanted: tuple[str, str], tags: tuple[str, ...], sides: tuple[str, str]) -> None:
@@ -278,7 +282,6 @@ def test_sides_by_tags(wanted: tuple[str, str], tags: tuple[str, ...], sides: tu
 @pytest.mark.parametrize(
     ("wanted", "tags", "message"),
     [
-        (("en", "fr"), ("en-GB", "fr", "en-US"), "a unit has en-GB and en-US, and en means each of them"),
         (("sh", "en"), ("hr", "en", "sr"), "a unit has hr and sr, and sh means each of them"),
         (("en", "en"), ("en", "fr"), "en and en mean the same segment, en"),
         (("hr", "sr"), ("sh", "en"), "hr and sr mean the same segment, sh"),
@@ -312,6 +315,23 @@ def test_languages_that_are_not_stated_are_those_of_the_first_unit_with_two() ->
 def test_one_side_needs_no_other() -> None:
     text = units(regions("en"), regions("en", "fr", "de"), regions("de"))
     assert [pair.source for pair in read(text, ("en", ""))[2:]] == ["en word", "en word", ""]
+
+
+def test_of_two_regions_every_unit_has_the_one_that_came_first_and_others_are_counted() -> None:
+    text = units(
+        regions("en-GB", "en-US", "fr"), regions("en-US", "fr", "en-GB", "de"), regions("fr", "en-US")
+    )
+    for languages in (("en", "fr"), ("und", "und")):
+        raw = RawText(iter([text.encode()]), "x")
+        pairs = list(Tmx().read(raw, languages=languages).pairs)
+        assert pairs == [("en-GB word", "fr word")] * 2 + [("en-US word", "fr word")]
+        assert raw.left_out == {
+            "segments in another region of a language": 2,
+            "segments in other languages": 1,
+        }
+    raw = RawText(iter([text.encode()]), "x")
+    assert len(list(Tmx().read(raw, languages=("en", "")).pairs)) == 3
+    assert raw.left_out == {"segments in another region of a language": 2}
 
 
 def test_what_is_left_out_is_counted() -> None:
