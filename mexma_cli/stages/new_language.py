@@ -35,11 +35,10 @@ from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import BUNDLED, ScoreSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
-from mexma_cli.stages.prepare.language import rules_of
+from mexma_cli.stages.prepare.language import pair_rules
 from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
 from mexma_cli.text.lines import label_of, read_lines, read_pieces
-from mexma_cli.text.rules import PairRules
 
 RECIPE = "new-language.yaml"
 DEV = "dev"
@@ -280,8 +279,7 @@ def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], l
 
 def _good(recipe: Recipe, bitext: Bitext) -> Iterator[Pair]:
     """The pairs of a corpus that no rule of the recipe drops."""
-    rules = PairRules({name: limit for name, limit in rules_of(recipe.data).items() if name != "excluded"})
-    rows = bitext.rows()
+    rules, rows = pair_rules(recipe.data, bitext.pair), bitext.rows()
     while batch := list(islice(rows, _BATCH)):
         reasons, sources, targets, _ = zip(*batch, strict=True)
         codes = rules.codes(sources, targets).tolist()

@@ -145,3 +145,12 @@ def test_a_step_takes_no_more_pairs_than_there_are(tmp_path: Path) -> None:
         assert begin("spa_Latn", [text], run).phases[0].trainer.batch_pairs == 256
     chosen = begin("spa_Latn", [text], tmp_path / "own", ["trainer.batch_pairs=64"])
     assert chosen.phases[0].trainer.batch_pairs == 64
+
+
+def test_dev_pairs_keep_the_rules_that_training_pairs_keep(tmp_path: Path) -> None:
+    """The rule `script`, too, which depends on the languages."""
+    other = [f"слово {n} и {n * 7}\tword {n} and {n * 7}" for n in range(600)]
+    text = write(tmp_path / "pairs.tsv", *demo_pairs(400), *other)
+    begin("spa_Latn", [text], tmp_path / "run", ["data.rules.script=0.5"])
+    dev = read(tmp_path / "run" / "dev" / "spa_Latn.txt")
+    assert len(dev) == 20 and not [line for line in dev if "слово" in line]

@@ -136,6 +136,14 @@ def rules_of(data: Data) -> dict[str, float]:
         raise MexmaError(f"`data.rules`: {error.message}", error.hint) from None
 
 
+def pair_rules(data: Data, pair: tuple[str, str], excluded: Set[int] = frozenset()) -> PairRules:
+    """The rules of a recipe for pairs of two languages; `excluded` as in `PairRules`."""
+    limits = rules_of(data)
+    named = "script" in limits  # else the ratio is the recipe's, in Chinese too
+    scripts = (languages.script(pair[0]), languages.script(pair[1])) if named else (None, None)
+    return PairRules(limits, scripts, excluded)
+
+
 @dataclass
 class LanguageWorker:
     """Does one chain of bitexts (the corpora of a language, or a single corpus) at a time.
@@ -263,11 +271,7 @@ class LanguageWorker:
         return found
 
     def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
-        limits, (source, target) = rules_of(self.data), bitext.pair
-        named = "script" in limits  # else the ratio is the recipe's, in Chinese too
-        scripts = (languages.script(source), languages.script(target)) if named else (None, None)
-        rules = PairRules(limits, scripts, self.excluded[0])
-        return select(bitext, rules, limit, self.work)
+        return select(bitext, pair_rules(self.data, bitext.pair, self.excluded[0]), limit, self.work)
 
     def _tokenise(
         self, bitext: Bitext, selection: PairSelection | None, tokens: Tokens, settings: dict[str, Any]
