@@ -289,29 +289,20 @@ def mine(
     >>> cut.count, round(cut.precision, 2)
     (652, 0.95)
     """
-    from dataclasses import replace
-
     from mexma_cli.settings.stages import MineSettings
-    from mexma_cli.stages.embed.inputs import language_of, open_inputs
-    from mexma_cli.stages.mine.documents import read_documents
-    from mexma_cli.stages.mine.mine import mine as mine_stores
+    from mexma_cli.stages.embed.inputs import language_of
+    from mexma_cli.stages.mine.documents import DocumentFiles
+    from mexma_cli.stages.mine.files import MiningJob, mined
 
-    wanted = MineSettings.of(settings)
-    documents = None
-    if within is not None:
-        pairs = None if document_pairs is None else Path(document_pairs)
-        documents = read_documents(*_two(within), pairs)
-    elif document_pairs is not None:
+    if document_pairs is not None and within is None:
         raise TypeError("document_pairs goes with within")
-    with ExitStack() as stack:
-        texts = [_path(source)] if target is None else [_path(source), _path(target)]
-        spoken = list(map(language_of, texts, languages))
-        stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
-        mined = mine_stores(
-            stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents, on_progress=on_progress
-        )
-        named = [*texts, *map(Path, within or ()), *([Path(document_pairs)] if document_pairs else [])]
-        return replace(mined, languages=(spoken[0], spoken[-1]), inputs=tuple(map(Path.absolute, named)))
+    listed = None if document_pairs is None else Path(document_pairs)
+    paths = _path(source), _path(source if target is None else target)
+    spoken = language_of(paths[0], languages[0]), language_of(paths[1], languages[1])
+    documents = None if within is None else DocumentFiles(*_two(within), listed)
+    job = MiningJob(paths, spoken, MineSettings.of(settings), with_ids=with_ids, documents=documents)
+    with mined(job, _choice(encoder), on_progress=on_progress) as run:
+        return run.found
 
 
 @_checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mexma_cli.settings.stages import EncoderChoice, MineSettings
+from mexma_cli.stages.mine.files import mined
+from mexma_cli.stages.mine.mine import Mined, MiningJob
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Source
 from mexma_cli.store.writer import EmbeddingWriter
@@ -59,6 +62,20 @@ def make_store(
     with embedding_writer(path, vectors.shape[1], len(vectors), **other) as writer:
         writer.write(vectors, sentences)
         return writer.finish()
+
+
+def mine(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    settings: MineSettings = MineSettings(),
+    on_progress: Callable[[int, int], None] | None = None,
+    **job: Any,
+) -> Mined:
+    """What is mined in two stores; `job` as in `MiningJob`."""
+    paths = source.path, target.path
+    wanted = MiningJob(paths, settings=settings, **job)
+    with mined(wanted, EncoderChoice(), on_progress=on_progress) as run:
+        return run.found
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -34,7 +34,7 @@ from mexma_cli.settings.stages import (
     SplitSettings,
     bytes_of,
 )
-from tests.command import write
+from tests.command import ok, run, write
 from tests.examples import demo_pairs
 
 ROOT = Path(__file__).parent.parent
@@ -512,6 +512,32 @@ def test_outputs_of_filter_are_checked(aligned: Path) -> None:
         mexma_cli.filter((source, target), kept, format="tsw")
     with pytest.raises(mexma_cli.MexmaError, match=r"kept\.tsv is two of the outputs"):
         mexma_cli.filter((source, target), kept, rejects=kept)
+
+
+def test_mine_finds_and_tells_what_the_command_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also of documents that were split anew, and of copies; names of one and the same text are one text."""
+    lines = ["A dog sleeps.", "The bus was late.", "We walked home.", "It rains a lot in winter."]
+    text, other = write(tmp_path / "a.txt", *lines), write(tmp_path / "b.txt", *lines[::-1], "Good night.")
+    docs = write(tmp_path / "a.docs", *"xxyy"), write(tmp_path / "b.docs", *"yyxxx")
+    store = mexma_cli.embed(text, tmp_path / "a.emb").path
+    write(text, *lines[:3], "It rains.")
+    said = f"{text} and {docs[0]} have changed since {store} was made: embed again"
+    copies = "4 of the best 4 pairs are copies, and no translations"
+    found = mexma_cli.mine(store, other, within=docs, threshold=1.0)
+    found.write(tmp_path / "pairs.tsv")
+    assert said in caplog.messages and f"{copies}; drop_copies=True drops them" in caplog.messages
+    command = ok(run("mine", store, other, "--within", *docs, "--threshold", "1"))
+    assert f"warning: {said}\n" in command.stderr and f"{copies}; --drop-copies" in command.stderr
+    assert (tmp_path / "pairs.tsv").read_text() == command.stdout and len(found) == 4
+    with pytest.raises(mexma_cli.MexmaError, match=r"a\.docs has 4 lines, .*b\.txt has 5"):
+        mexma_cli.mine(store, other, within=(docs[0], docs[0]))
+    (tmp_path / "link.txt").symlink_to(text)
+    alone = list(mexma_cli.mine(text))
+    assert alone == list(mexma_cli.mine(text, text)) == list(mexma_cli.mine(text, tmp_path / "link.txt"))
+    assert {pair.source == pair.target for pair in alone} == {False}
+    (tmp_path / "other.emb").symlink_to(store)
+    for one, two in ((text, tmp_path / "link.txt"), (store, tmp_path / "other.emb")):
+        assert ok(run("mine", one, two)).stdout == ok(run("mine", one)).stdout != ""
 
 
 def test_numbers_of_numpy_and_any_lines_are_taken(folder: Path) -> None:

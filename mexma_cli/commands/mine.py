@@ -35,7 +35,7 @@ from mexma_cli.commands.options import (
 from mexma_cli.commands.tune_output import tell_estimated
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
-from mexma_cli.stages.embed.inputs import is_store, language_of
+from mexma_cli.stages.embed.inputs import is_one_text, is_store, language_of
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def command(
       mexma mine fra.emb --threshold 1.3 -o paraphrases.tsv
     """
     paths = (source, target or source)
-    alone = paths[0] == paths[1]
+    alone = is_one_text(*paths)
     check_inputs((source,) if target is None else paths)
     if alone and documents is not None:
         raise click.UsageError("--within is for two texts: documents of one are paired with the other's.")
@@ -115,7 +115,7 @@ def command(
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
-    from mexma_cli.stages.mine.files import MiningJob, documents_of, mine_files
+    from mexma_cli.stages.mine.files import MiningJob, mine_files
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)
@@ -142,8 +142,9 @@ def command(
     check_outputs([*files, report], [path for path in (*paths, *(documents or ())) if path])
     for path in (output, report):
         prepare_output(path)
-    paired = documents_of(paths, documents) if documents else None
-    job = MiningJob(paths, languages, settings, files, kind, with_ids, paired, neighbours, report, thresholds)
+    job = MiningJob(
+        paths, languages, settings, files, kind, with_ids, documents, neighbours, report, thresholds
+    )
     started = time.monotonic()
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, check_outputs, is_typed, opened, progress_bar, row_outputs
+from mexma_cli.commands.inputs import check_inputs, check_outputs, is_typed, progress_bar, row_outputs
 from mexma_cli.commands.options import (
     Share,
     document_options,
@@ -208,8 +208,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
-    from mexma_cli.stages.mine.files import documents_of
-    from mexma_cli.stages.mine.mine import mine
+    from mexma_cli.stages.mine.files import MiningJob, mined
     from mexma_cli.stages.mine.thresholds import save_threshold, stored_threshold
     from mexma_cli.stages.tune.labels import Labels
     from mexma_cli.stages.tune.tune import draw_estimate
@@ -217,16 +216,17 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
     saved = options["save_threshold"]
     languages = _check_texts(inputs, labels, options)
+    how = options["settings"].but(threshold="auto")
+    job = MiningJob((inputs[0], inputs[1]), languages, how, documents=documents)
     with ExitStack() as stack:
-        source, target = opened(stack, inputs, options["encoder"], languages=languages)
-        within = documents_of(inputs, documents) if documents else None
-        how, bar = options["settings"].but(threshold="auto"), progress_bar(stack, "mining")
-        found = mine(source, target, how, documents=within, on_progress=bar).estimated
+        bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
+        run = stack.enter_context(mined(job, options["encoder"], *bars))
+        found = run.found.estimated
         if found is None:
             raise MexmaError("no pair was found, so there is no threshold")
         model = found.model
         if options["label"] or options["labels"]:
-            answers = Labels(labels, found.pairs, source, target)
+            answers = Labels(labels, found.pairs, *run.stores)
             if options["label"]:
                 ask(answers, answers.drawn(model, options["label"]))
             counts = answers.counts
@@ -236,7 +236,7 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         best = model.choose(precision)
         tell_precision(precision, best)
         if saved is not None:
-            save_threshold(saved, stored_threshold(best, source.manifest, languages, found.settings))
+            save_threshold(saved, stored_threshold(best, run.stores[0].manifest, languages, found.settings))
     if options["plot"] is not None:
         draw_estimate(options["plot"], model, best.threshold, inputs)
     if as_json:

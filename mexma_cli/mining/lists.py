@@ -80,7 +80,7 @@ class OtherNeighbours:
         return np.take_along_axis(cosines, places, 1), np.take_along_axis(ids, places, 1)
 
 
-def others(neighbours: Neighbours, k: int) -> Sides:
+def others(neighbours: Neighbours | Sides, k: int) -> Sides:
     """The k nearest others of every row of a text that is searched in itself; both sides are alike.
 
     Args:

@@ -14,10 +14,10 @@ from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.classifier.model import bundled
 from mexma_cli.classifier.training import MOST, Parallel, Trained, calibration_error, train
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.stages import EncoderChoice, MineSettings
+from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.stages.mine.mine import mine
+from mexma_cli.stages.mine.files import MiningRun
 from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.store.embeddings import StorePair
 
@@ -60,11 +60,11 @@ class Corrected(NamedTuple):
         return [reason for reason, holds in reasons.items() if holds]
 
 
-def classifier_of_labels(labels: Path, stores: StorePair, k: int, output: Path) -> Corrected:
-    """Write the bundled classifier, corrected by a person's answers about pairs of two texts, as `mexma tune
-    --labels` corrects its estimates. Refused: fewer than `FEWEST_LABELS`, all of one kind, or of other
-    texts."""
-    found = mine(*stores, MineSettings(k=k, threshold="auto")).estimated
+def classifier_of_labels(labels: Path, run: MiningRun, output: Path) -> Corrected:
+    """Write the bundled classifier, corrected by a person's answers about the pairs that were mined in two
+    texts for a threshold, as `mexma tune --labels` corrects its estimates. Refused: fewer than
+    `FEWEST_LABELS`, all of one kind, or of other texts."""
+    found, stores = run.found.estimated, run.stores
     if found is None:
         raise MexmaError("no pair was found in these texts")
     model, answers = found.model, Labels(labels, found.pairs, *stores)

@@ -13,11 +13,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import ConvertSettings, KnnSettings
 from mexma_cli.stages.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
-from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.score import score
 from mexma_cli.stages.search import search
 from mexma_cli.store.embeddings import StorePair
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 Stage = Callable[[StorePair, Path, Callable[[int, int], None]], object]
 STAGES: dict[str, Stage] = {

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import JudgingSettings, MineSettings
-from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.score import score, scored_lines, split_sides
 from mexma_cli.store.embeddings import StorePair
 from tests.reference import laser, laser_text
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 
 def random_vectors(rows: int, seed: int = 0) -> np.ndarray:

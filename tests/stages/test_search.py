@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.stages import MineSettings, ScoreSettings
-from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.search import found_pairs, lines_of, nearest, places, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 
 def random_vectors(rows: int, seed: int = 0) -> np.ndarray:

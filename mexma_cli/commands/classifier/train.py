@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, check_outputs, opened, progress_bar
+from mexma_cli.commands.inputs import check_inputs, check_outputs, progress_bar
 from mexma_cli.commands.options import (
     encoder_options,
     json_option,
@@ -22,7 +22,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned, warn_of_few
-from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
+from mexma_cli.settings.stages import EncoderChoice, MineSettings, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
@@ -79,6 +79,7 @@ def command(
     check_outputs([output], bitext)
     from mexma_cli.classifier.features import load_features
     from mexma_cli.stages.classifier import classifier_of_labels, train_classifier
+    from mexma_cli.stages.mine.files import MiningJob, mined
     from mexma_cli.stages.score import open_bitext
     from mexma_cli.text.writing import prepare_output
 
@@ -87,8 +88,9 @@ def command(
         if plugin is not None:
             raise click.UsageError("--plugin does not go with labels: they correct the package's classifier.")
         with ExitStack() as stack:
-            source, target = opened(stack, bitext[1:], encoder)
-            corrected = classifier_of_labels(bitext[0], (source, target), settings.k, output)
+            job = MiningJob((bitext[1], bitext[2]), settings=MineSettings(k=settings.k, threshold="auto"))
+            run = stack.enter_context(mined(job, encoder, progress_bar(stack, "embedding", "line")))
+            corrected = classifier_of_labels(bitext[0], run, output)
         _print_corrected(corrected, as_json)
         return
     if plugin is not None:

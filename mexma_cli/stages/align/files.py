@@ -122,7 +122,7 @@ def prepare_unaligned(folder: Path) -> None:
 
 def align_files(
     job: AlignJob,
-    choice: EncoderChoice | SentenceEncoder,
+    choice: EncoderChoice,
     argv: Sequence[str] = (),
     progress: Callable[[str], Progress] | None = None,
     on_aligned: Callable[[Aligned], object] = lambda found: None,

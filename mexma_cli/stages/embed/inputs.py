@@ -113,6 +113,11 @@ def is_store(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".emb"
 
 
+def is_one_text(source: Path, target: Path) -> bool:
+    """Whether two inputs are one and the same, by whatever names."""
+    return source == target or (source.exists() and target.exists() and source.samefile(target))
+
+
 def open_store(path: Path) -> EmbeddingStore:
     """Open an embedding store; a store of neighbours is refused by name."""
     from mexma_cli.store.embeddings import EmbeddingStore

@@ -13,7 +13,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.knn.row_filter import filter_rows, twins
+from mexma_cli.stages.knn.row_filter import KeptRows, RowCounts, twins
 from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_beside, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.store.neighbours import NeighbourStore, searching, side_of, write
@@ -44,17 +44,16 @@ def find_neighbours(
     check_memory(settings, stores[0].rows, stores[1].rows, stores[0].dim, k)
     output = Path(output)
     with searching(output, overwrite), journal_beside("knn", output, stores, k, settings) as journal:
-        (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
-        keep, counts = (keep_source, keep_target), (source_counts, target_counts)
-        for store, kept, count in zip(stores, keep, counts, strict=True):
-            if not kept.any():
+        rows = KeptRows.of(stores)
+        for store, count in zip(stores, rows.counts, strict=True):
+            if not count.kept:
                 raise MexmaError(f"{store.label} has no sentence to find neighbours of: {count}")
-        found = search(stores, k, keep, settings, journal, on_progress)
+        found = search(stores, k, rows, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()
         sides = [
             side_of(store, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
-            for store, left in zip(stores, counts, strict=True)
+            for store, left in zip(stores, rows.counts, strict=True)
         ]
         return write(
             output,
@@ -94,7 +93,13 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
             f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
             f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
         )
-    return SearchResult(Neighbours(*store.read(k)), store.manifest.index, store.manifest.recall)
+    manifest = store.manifest
+    source_rows, target_rows = (
+        RowCounts(side.rows, side.duplicates, side.empty, side.unusable)
+        for side in (manifest.source, manifest.target)
+    )
+    counts = source_rows, target_rows
+    return SearchResult(Neighbours(*store.read(k)), counts, manifest.index, manifest.recall)
 
 
 def fill_repeated(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
 
 from mexma_cli.knn.units import directed
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.spool import Table, bytes_to_sort, repeats, scattered
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
@@ -68,6 +69,20 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
         counts += np.bincount(own, minlength=4)
     keep = np.equal(reason, 0, out=reason.view(bool))
     return keep, RowCounts(store.rows, *counts[[2, 1, 3]].tolist())
+
+
+class KeptRows(NamedTuple):
+    """The rows of two stores that take part, bool [rows] of both, and how many do not."""
+
+    keep: tuple[np.ndarray, np.ndarray]
+    counts: tuple[RowCounts, RowCounts]
+
+    @classmethod
+    def of(cls, stores: StorePair) -> KeptRows:
+        """Those of `filter_rows`; a store that is both sides is read once."""
+        source = filter_rows(stores[0])
+        target = source if stores[1] is stores[0] else filter_rows(stores[1])
+        return cls((source[0], target[0]), (source[1], target[1]))
 
 
 def twins(store: EmbeddingStore) -> np.ndarray:

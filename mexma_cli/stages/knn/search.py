@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import Unfinished
 from mexma_cli.knn import tiles
 from mexma_cli.knn.choice import WORK
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
+from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.machine import memory_limit
 from mexma_cli.settings.stages import EXACT, SearchSettings
-from mexma_cli.stages.knn.row_filter import DIGEST
+from mexma_cli.stages.knn.row_filter import DIGEST, KeptRows, RowCounts
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
 from mexma_cli.store.neighbours import content_checksum
@@ -117,25 +116,27 @@ def _too_little(memory: int | None, why: str, held: int, needed: int) -> MexmaEr
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Neighbours, and how they were found: `index`, and the measured `recall`, None for an exact search."""
+    """Neighbours of two stores, how many of their rows take part, and how the neighbours were found: `index`,
+    and the measured `recall`, None for an exact search."""
 
-    neighbours: Neighbours
-    index: str
-    recall: float | None
+    neighbours: Neighbours | Sides
+    counts: tuple[RowCounts, RowCounts]
+    index: str = EXACT
+    recall: float | None = None
 
 
 def search(
     stores: StorePair,
     k: int,
-    keep: tuple[np.ndarray, np.ndarray],
+    rows: KeptRows,
     settings: SearchSettings,
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
-    """Find the k nearest neighbours of both stores' rows in the other, of the rows that take part (`keep`,
-    bool [rows] of both). A search that was killed goes on in its journal. Refused: too little memory for it,
-    an index that faiss does not know, or that finds too little."""
-    source, target = stores
+    """Find the k nearest neighbours of both stores' rows in the other, of the rows that take part. A search
+    that was killed goes on in its journal. Refused: too little memory for it, an index that faiss does not
+    know, or that finds too little."""
+    (source, target), keep = stores, rows.keep
     held, memory = 0, None
     if settings.memory is not None:
         from mexma_cli.knn.device import load_libraries
@@ -152,16 +153,18 @@ def search(
     }
     try:
         if settings.index == EXACT:
-            return SearchResult(knn(source, target, k, memory=memory, **options), EXACT, None)
-        return _approximate(stores, k, settings, memory, options)
+            return SearchResult(knn(source, target, k, memory=memory, **options), rows.counts)
+        found, index, recall = _approximate(stores, k, settings, memory, options)
+        return SearchResult(found, rows.counts, index, recall)
     except TooLittleMemory as error:  # less than what it was begun with
         raise _too_little(settings.memory, f"here: {error.message}", held, error.needed) from None
 
 
 def _approximate(
     stores: StorePair, k: int, settings: SearchSettings, memory: int | None, options: dict[str, Any]
-) -> SearchResult:
-    """The work of `search` by an index, in so many bytes of memory; `options` are those of `knn`."""
+) -> tuple[Neighbours, str, float | None]:
+    """What `search` finds by an index, in so many bytes of memory, with `index` and `recall` of its result;
+    `options` are those of `knn`."""
     from mexma_cli.knn.approximate import ann
     from mexma_cli.knn.effort import TOLERATED, TooLittleRecall
 
@@ -174,7 +177,7 @@ def _approximate(
     how = near.effort
     if how.index == EXACT:
         log.info("so few lines are searched exactly")
-        return SearchResult(near.neighbours, EXACT, None)
+        return near.neighbours, EXACT, None
     for place, side in enumerate(("source", "target")):
         index = f"{how.indexes[place]} {how.parameters[place]}".rstrip()
         log.info(
@@ -183,7 +186,7 @@ def _approximate(
         )
     if near.recall < settings.recall - TOLERATED:
         log.warning("%.1f %% were asked for; the exact search finds all", 100 * settings.recall)
-    return SearchResult(near.neighbours, how.index, near.recall)
+    return near.neighbours, how.index, near.recall
 
 
 def journal_beside(

@@ -284,9 +284,10 @@ def tell_if_older(store: EmbeddingStore, documents: Path) -> None:
     stem, ending = split_ending(documents.name)
     text = documents.with_name(f"{stem.removesuffix('.docs')}.txt{ending}")
     made = (store.path / MANIFEST).stat().st_mtime_ns
-    if not text.is_file() or text.stat().st_mtime_ns <= made:
-        return
-    if scan(text).checksum not in {source.checksum for source in store.manifest.sources}:
+    sources = store.manifest.sources
+    if len(sources) > 1 or not text.is_file() or text.stat().st_mtime_ns <= made:
+        return  # a store that was merged of pieces does not know the whole text
+    if scan(text).checksum != sources[0].checksum:
         log.warning("%s and %s have changed since %s was made: embed again", text, documents, store.path)
 
 

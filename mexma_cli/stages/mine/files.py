@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
 from mexma_cli.files import together, write_json_atomic
 from mexma_cli.formats.bitext import formats
-from mexma_cli.settings.stages import EncoderChoice, MineSettings, SearchSettings
+from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.knn.search import SearchResult, journal_beside, peak_memory
+from mexma_cli.stages.knn.search import journal_beside, peak_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_if_older
-from mexma_cli.stages.mine.mine import Mined, PrecomputedNeighbours, mine
-from mexma_cli.stages.mine.probable import encoder_of, with_score
+from mexma_cli.stages.mine.mine import Clock, Mined, MiningJob, mine, neighbours_of
+from mexma_cli.stages.mine.probable import check_memory_for, encoder_of, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold, thresholds_of
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import copy_reasons
 from mexma_cli.text.lines import label_of, scan
 from mexma_cli.text.writing import only_process, write_chunks
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
 
@@ -39,38 +43,13 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
-class MiningJob:
-    """A job of mining: inputs, settings and outputs.
+class MiningRun:
+    """What was mined, in which stores, and the job with the settings by which it was: score and threshold."""
 
-    Attributes:
-        paths: Source and target, stores or texts; twice the same for the pairs within one text.
-        files: Of the format `kind`; none for stdout.
-        with_ids: Look up ranks and neighbourhood means of the pairs, and write them.
-        documents: Only sentences of documents that are paired here make pairs.
-        neighbours: Those that are known already, or where `mexma knn` kept them.
-        thresholds: A file of known thresholds, from which that of the settings is taken.
-    """
-
-    paths: tuple[Path, Path]
-    languages: tuple[str, str]
-    settings: MineSettings
-    files: list[Path]
-    kind: str
-    with_ids: bool = False
-    documents: DocumentPairs | None = None
-    neighbours: Path | PrecomputedNeighbours | None = None
-    report: Path | None = None
-    thresholds: Path | None = None
-
-    @property
-    def one_text(self) -> bool:
-        """Whether pairs within one text are wanted."""
-        return self.paths[0] == self.paths[1]
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """The names of source and target in messages."""
-        return label_of(self.paths[0]), label_of(self.paths[1])
+    found: Mined
+    stores: StorePair
+    job: MiningJob
+    documents: DocumentPairs | None
 
 
 def mine_files(
@@ -81,51 +60,73 @@ def mine_files(
     on_progress: Progress | None = None,
 ) -> tuple[Mined, int]:
     """Mine, and write the pairs and the report; returns what was mined, and the number of sentences that were
-    changed to fit the format. A search that was killed goes on where it stopped."""
-    started = time.monotonic()
-    with only_process(job.files), ExitStack() as stack:
-        paths = job.paths[:1] if job.one_text else job.paths
-        within = job.documents is not None
-        how = with_score(job.settings, encoder_of(paths, encoder), job.one_text, within)
-        job = replace(job, settings=how)
-        kept = thresholds_of(job.thresholds, job.languages) if job.thresholds is not None else []
-        stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
-        source, target = stores[0], stores[-1]
-        seconds = {"opening": time.monotonic() - started}
-        if job.thresholds is not None:
-            threshold = known_threshold(job.thresholds, kept, source.manifest, job.languages, how)
-            log.info("threshold %s, from %s", threshold, job.thresholds)
-            job = replace(job, settings=how.but(threshold=threshold))
-        known: PrecomputedNeighbours | SearchResult | None = None
-        searched = None
-        k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
-        if isinstance(job.neighbours, PrecomputedNeighbours):
-            known = job.neighbours
+    changed to fit the format."""
+    with only_process(job.files), mined(job, encoder, on_embedding, on_progress) as run, together():
+        started = time.monotonic()
+        changed = write_chunks(job.files, formats()[job.kind].write(run.found, job.languages, job.with_ids))
+        if job.report is not None:
+            write_report(run, changed, argv, {"writing": time.monotonic() - started})
+    return run.found, changed
+
+
+@contextmanager
+def mined(
+    job: MiningJob,
+    encoder: EncoderChoice | SentenceEncoder,
+    on_embedding: Progress | None = None,
+    on_progress: Progress | None = None,
+) -> Iterator[MiningRun]:
+    """Mine what a job says, without its outputs. A search that was killed goes on where it stopped; what is
+    kept for that goes when the block ends well.
+
+    `on_embedding` is called with lines of texts that are embedded and lines in all, `on_progress` with tiles
+    of the search. Refused: settings that do not fit each other or the inputs, documents of other texts,
+    stores of different encoders or dimensions, or damaged ones; before anything is embedded, if it can be.
+    """
+    clock, paths = Clock(), job.paths[:1] if job.one_text else job.paths
+    with ExitStack() as stack:
+        with clock("opening"):
+            if job.one_text and job.documents is not None:
+                one = f"{job.names[0]} is searched in itself"
+                raise MexmaError(f"{one}: documents are paired between two texts")
+            encoded, within = encoder_of(paths, encoder), job.documents is not None
+            how = with_score(job.settings, encoded, job.one_text, within)
+            kept = [] if job.thresholds is None else thresholds_of(job.thresholds, job.languages)
+            documents = None if job.documents is None else documents_of(paths, job.documents)
+            opened = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
+            stores = opened[0], opened[-1]
+            if job.thresholds is not None:
+                threshold = known_threshold(job.thresholds, kept, stores[0].manifest, job.languages, how)
+                log.info("threshold %s, from %s", threshold, job.thresholds)
+                how = how.but(threshold=threshold)
+            job = replace(job, settings=how)
+            _check_stores(stores, job, documents)
+        if isinstance(job.neighbours, Path):
+            near = read_neighbours(job.neighbours, *stores, how.k + job.one_text)
         elif job.neighbours is not None:
-            known = read_neighbours(job.neighbours, source, target, k)
-        elif job.files:
-            searched = job.files[0]
-        journal = stack.enter_context(journal_beside("mine", searched, (source, target), k, job.settings))
-        mined = mine(
-            source,
-            target,
-            job.settings,
-            with_ids=job.with_ids,
-            neighbours=known,
-            documents=job.documents,
-            journal=journal,
-            on_progress=on_progress,
-        )
+            near = job.neighbours
+        else:
+            k = how.k + job.one_text  # of a text in itself every sentence finds itself, too
+            searched = job.files[0] if job.files else None
+            journal = stack.enter_context(journal_beside("mine", searched, stores, k, how))
+            near = neighbours_of(stores, how, clock, journal, on_progress)
+        found = mine(stores, near, job, documents, clock)
         if not (job.one_text or how.drop_copies):
-            _tell_copies(mined)
-        writing = time.monotonic()
-        lines = formats()[job.kind].write(mined, job.languages, job.with_ids)
-        with together():
-            changed = write_chunks(job.files, lines)
-            seconds["writing"] = time.monotonic() - writing
-            if job.report is not None:
-                write_report(job, (source, target), mined, changed, argv, seconds)
-    return mined, changed
+            _tell_copies(found)
+        yield MiningRun(found, stores, job, documents)
+
+
+def _check_stores(stores: StorePair, job: MiningJob, documents: DocumentPairs | None) -> None:
+    """Refuse stores that do not fit each other, the documents, or the memory; warn of two of one text."""
+    source, target = stores
+    check_comparable(source, target)
+    if documents is not None:
+        documents.check_lines((source.rows, target.rows), (source.label, target.label))
+    check_memory_for(job.settings, stores)
+    texts = [(store.manifest.source.checksum, store.manifest.part) for store in stores]
+    if not job.one_text and texts[0] == texts[1]:
+        same = "%s and %s are of the same text, in which every sentence is paired with itself"
+        log.warning(same, source.label, target.label)
 
 
 def _tell_copies(mined: Mined) -> None:
@@ -152,26 +153,20 @@ def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
     return found
 
 
-def write_report(
-    job: MiningJob,
-    stores: StorePair,
-    mined: Mined,
-    changed: int,
-    argv: Sequence[str],
-    seconds: dict[str, float],
-) -> None:
-    """Write the report of a job that is done as JSON, with the sentences that were `changed` to fit the
-    output's format, the command line, and the seconds of each stage outside of `mine`."""
+def write_report(run: MiningRun, changed: int, argv: Sequence[str], seconds: dict[str, float]) -> None:
+    """Write the report of a job as JSON, with the sentences that were `changed` to fit the output's format,
+    the command line, and the seconds of each stage that came after mining."""
+    mined, job = run.found, run.job
     assert job.report is not None
     scores = mined.candidates.scores
     report = {
         "kind": "mining report",
         "versions": versions(),
         "argv": list(argv),
-        "source": _side(stores[0], job.names[0], mined.source),
-        "target": _side(stores[1], job.names[1], mined.target),
+        "source": _side(run.stores[0], job.names[0], mined.source),
+        "target": _side(run.stores[1], job.names[1], mined.target),
         "settings": _settings(job),
-        "documents": _documents(job.documents),
+        "documents": _documents(run.documents),
         "search": {
             **mined.how,
             "neighbours": str(job.neighbours) if isinstance(job.neighbours, Path) else None,

@@ -7,31 +7,32 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
-from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import WRITING, MinedPair, named_format, outputs_of, write_pairs
+from mexma_cli.formats.bitext import DEFAULT, WRITING, MinedPair, named_format, outputs_of, write_pairs
+from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, spooled
 from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
 from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
-from mexma_cli.stages.embed.inputs import refuse_overwriting
-from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
-from mexma_cli.stages.knn.search import EXACT, SearchResult, check_memory, search
-from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.probable import check_memory_for, pair_probabilities, probable_pairs, with_score
+from mexma_cli.stages.embed.inputs import is_one_text, refuse_overwriting
+from mexma_cli.stages.knn.row_filter import KeptRows, RowCounts
+from mexma_cli.stages.knn.search import SearchResult, check_memory, search
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
+from mexma_cli.stages.mine.probable import pair_probabilities, probable_pairs
 from mexma_cli.stages.mine.texts import LookUp, PairTexts, ranks_in
-from mexma_cli.stages.mine.within import match_within
-from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
+from mexma_cli.stages.mine.within import Matched, match_within
+from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.spool import Spool, slices_of
 from mexma_cli.text.duplicates import copy_reasons
+from mexma_cli.text.lines import label_of
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +41,45 @@ _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
 @dataclass(frozen=True)
-class PrecomputedNeighbours:
-    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`."""
+class MiningJob:
+    """A job of mining: inputs, settings and outputs.
 
-    sides: Sides
-    counts: tuple[RowCounts, RowCounts]
-    index: str = EXACT
-    recall: float | None = None
+    Attributes:
+        paths: Source and target, stores or texts; twice the same for the pairs within one text.
+        files: Of the format `kind`; none for stdout.
+        with_ids: Look up ranks and neighbourhood means of the pairs, and write them.
+        documents: Only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
+            the whole text, so a pair scores the same with and without.
+        neighbours: Those that are known already, or where `mexma knn` kept them; k + 1 of a text in itself.
+        thresholds: A file of known thresholds, from which that of the settings is taken.
+    """
+
+    paths: tuple[Path, Path]
+    languages: tuple[str, str] = (UNSTATED, UNSTATED)
+    settings: MineSettings = field(default_factory=MineSettings)
+    files: list[Path] = field(default_factory=list)
+    kind: str = DEFAULT
+    with_ids: bool = False
+    documents: DocumentFiles | None = None
+    neighbours: Path | SearchResult | None = None
+    report: Path | None = None
+    thresholds: Path | None = None
+
+    @property
+    def one_text(self) -> bool:
+        """Whether pairs within one text are wanted."""
+        return is_one_text(*self.paths)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of source and target in messages."""
+        return label_of(self.paths[0]), label_of(self.paths[1])
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """All files and folders that are read."""
+        kept = self.neighbours if isinstance(self.neighbours, Path) else None
+        return tuple(path for path in (*self.paths, *(self.documents or ()), kept, self.thresholds) if path)
 
 
 @dataclass(frozen=True)
@@ -58,6 +91,19 @@ class Estimated:
     settings: MineSettings
     pairs: Candidates
     model: PairPrecision
+
+
+class Clock:
+    """Seconds spent in stages."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
 @dataclass(frozen=True)
@@ -141,89 +187,101 @@ class Mined:
 
 
 def mine(
-    source: EmbeddingStore,
-    target: EmbeddingStore,
-    settings: MineSettings = MineSettings(),
-    *,
-    with_ids: bool = False,
-    neighbours: SearchResult | PrecomputedNeighbours | None = None,
-    documents: DocumentPairs | None = None,
-    journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    stores: StorePair, near: SearchResult, job: MiningJob, documents: DocumentPairs | None, clock: Clock
 ) -> Mined:
-    """Find the pairs of two stores.
+    """Find the pairs of two stores, which are one and the same for the pairs within a text, from their
+    neighbours.
 
     Lines that occur more than once in a file count once, as with LASER's --unify, or with documents once in
-    each; empty lines never pair. Of a store and itself, the pairs within that text: no sentence pairs with
-    itself, and each pair comes once.
+    each; empty lines never pair. Within a text no sentence pairs with itself, and each pair comes once.
 
     Args:
-        with_ids: Look up ranks and neighbourhood means of the pairs.
-        neighbours: of the two stores, if they are known already; k + 1 of a store in itself.
-        documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
-            the whole text, so a pair scores the same with and without.
-        journal: Where the search is kept while it runs.
-
-    Raises:
-        MexmaError: the stores are of different encoders or dimensions, or damaged, or the documents are those
-            of other texts.
+        job: Its settings say by which score, see `with_score`; its paths are those of the stores.
+        documents: Those of the job.
     """
-    check_comparable(source, target)
-    one_text = source.path.samefile(target.path)
-    if one_text and documents is not None:
-        raise MexmaError(f"{source.label} is searched in itself: documents are paired between two texts")
-    if not one_text:
-        _warn_of_one_text(source, target)
-    if documents is not None:
-        documents.check_lines((source.rows, target.rows), (source.label, target.label))
-    settings = with_score(settings, source.manifest.encoder, one_text, documents is not None)
-    clock, stores = Clock(), (source, target)
-    check_memory_for(settings, stores)
-    if not isinstance(neighbours, PrecomputedNeighbours):
-        if neighbours is None:
-            check_memory(settings, source.rows, target.rows, source.dim, settings.k)
-        with clock("reading"):
-            kept = filter_rows(source), filter_rows(source if one_text else target)
-        if neighbours is None:
-            with clock("neighbours"):
-                keep = kept[0][0], kept[1][0]
-                neighbours = search(stores, settings.k + one_text, keep, settings, journal, on_progress)
-        near = neighbours.neighbours
-        sides = others(near, settings.k) if one_text else sides_of(near)
-        neighbours = PrecomputedNeighbours(
-            sides, (kept[0][1], kept[1][1]), neighbours.index, neighbours.recall
-        )
-    sides, counts, twins = neighbours.sides, neighbours.counts, None
-    if settings.score == "probability":
-        with clock("probabilities"):
-            found = probable_pairs(stores, sides, settings)
-    elif documents is not None:
-        with clock("documents"):
-            found, counts, twins = match_within(stores, sides, documents, settings)
-    else:
-        with clock("matching"):
-            matching = settings.margin, settings.retrieval, settings.least
-            found = match(sides, *matching, one_text=one_text)
-    ranks = None
-    if with_ids:
-        ranks = ranks_in(sides[0], twins), ranks_in(sides[1], twins and twins[::-1])
-    chosen, texts, dropped = _filtered(found, stores, settings, ranks, clock)
-    estimated = None
-    if settings.finds and len(chosen):
-        with clock("threshold"):
-            estimated = _estimated(chosen, stores, sides, twins, settings)
-        if documents is not None:
-            log.warning("%s", UNDERESTIMATED)
-        chosen = _keep_counting(chosen, slice(estimated.cut.count), dropped, "threshold")
-    if settings.top is not None:
-        chosen = _keep_counting(chosen, slice(settings.top), dropped, "top")
+    sides = others(near.neighbours, job.settings.k) if stores[0] is stores[1] else sides_of(near.neighbours)
+    matched = matched_of(stores, sides, near, documents, job.settings, clock)
+    pairs, texts, dropped, estimated = selected(stores, sides, matched, job, clock)
     for store in stores:
         store.check_unchanged()
-    how = {"index": neighbours.index, "recall": neighbours.recall}
-    score, languages = str(settings.score), (source.manifest.language, target.manifest.language)
     return Mined(
-        chosen, *counts, dict(+dropped), clock.seconds, score, how, texts, with_ids, languages, estimated
+        pairs,
+        *matched.counts,
+        dropped=dropped,
+        seconds=clock.seconds,
+        score=str(job.settings.score),
+        how={"index": near.index, "recall": near.recall},
+        texts=texts,
+        with_ids=job.with_ids,
+        languages=job.languages,
+        estimated=estimated,
+        inputs=tuple(map(Path.absolute, job.inputs)),
     )
+
+
+def neighbours_of(
+    stores: StorePair,
+    settings: MineSettings,
+    clock: Clock,
+    journal: FileJournal | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> SearchResult:
+    """Search for the neighbours that `mine` wants; a search that was killed goes on in its journal."""
+    source, target = stores
+    check_memory(settings, source.rows, target.rows, source.dim, settings.k)
+    with clock("reading"):
+        rows = KeptRows.of(stores)
+    with clock("neighbours"):
+        return search(stores, settings.k + (source is target), rows, settings, journal, on_progress)
+
+
+def matched_of(
+    stores: StorePair,
+    sides: Sides,
+    near: SearchResult,
+    documents: DocumentPairs | None,
+    settings: MineSettings,
+    clock: Clock,
+) -> Matched:
+    """The pairs that the score and the retrieval take of the neighbours, best first."""
+    if settings.score == "probability":
+        with clock("probabilities"):
+            return Matched(probable_pairs(stores, sides, settings), near.counts)
+    if documents is not None:
+        with clock("documents"):
+            return match_within(stores, sides, documents, settings)
+    with clock("matching"):
+        how = settings.margin, settings.retrieval, settings.least
+        return Matched(match(sides, *how, one_text=stores[0] is stores[1]), near.counts)
+
+
+class Selected(NamedTuple):
+    """The pairs that pass all filters, best first, and their text; how many do not, by reason; and the
+    threshold, if one was found."""
+
+    pairs: Candidates
+    texts: PairTexts
+    dropped: dict[str, int]
+    estimated: Estimated | None
+
+
+def selected(stores: StorePair, sides: Sides, matched: Matched, job: MiningJob, clock: Clock) -> Selected:
+    """Select the pairs that pass the filters of a job, and those above a threshold that is found for it."""
+    settings, twins = job.settings, matched.twins
+    ranks = None
+    if job.with_ids:
+        ranks = ranks_in(sides[0], twins), ranks_in(sides[1], twins and twins[::-1])
+    pairs, texts, dropped = _filtered(matched.pairs, stores, settings, ranks, clock)
+    estimated = None
+    if settings.finds and len(pairs):
+        with clock("threshold"):
+            estimated = _estimated(pairs, stores, sides, twins, settings)
+        if job.documents is not None:
+            log.warning("%s", UNDERESTIMATED)
+        pairs = _keep_counting(pairs, slice(estimated.cut.count), dropped, "threshold")
+    if settings.top is not None:
+        pairs = _keep_counting(pairs, slice(settings.top), dropped, "top")
+    return Selected(pairs, texts, dict(+dropped), estimated)
 
 
 def _estimated(
@@ -265,26 +323,6 @@ def _filtered(
         with clock("filtering"):
             found, texts = _without_copies(found, texts, dropped)
     return found, texts, dropped
-
-
-def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
-    texts = [(store.manifest.source.checksum, store.manifest.part) for store in (source, target)]
-    if texts[0] == texts[1]:
-        same = "%s and %s are of the same text, in which every sentence is paired with itself"
-        log.warning(same, source.label, target.label)
-
-
-class Clock:
-    """Seconds spent in stages."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        started = time.monotonic()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
 def _keep_counting(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from mexma_cli.stages.knn.search import enough, least_memory, resident, result_b
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.amounts import size, size_option
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
 
@@ -107,10 +111,12 @@ def why_margin(
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def encoder_of(paths: Sequence[Path], choice: EncoderChoice) -> str:
+def encoder_of(paths: Sequence[Path], encoder: EncoderChoice | SentenceEncoder) -> str:
     """The name of the encoder of some inputs: that of the first store, or that for texts."""
     stores = [open_store(path) for path in paths if is_store(path)]
-    return stores[0].manifest.encoder if stores else choice.model or BUNDLED
+    if stores:
+        return stores[0].manifest.encoder
+    return (encoder.model or BUNDLED) if isinstance(encoder, EncoderChoice) else encoder.name
 
 
 def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> Candidates:

@@ -26,16 +26,18 @@ _LINE = np.dtype([*((name, "<i8") for name in _KEYS), ("first", "?"), ("mean", "
 _FOUND = np.dtype([("backward", "?"), ("row", "<i8"), *PAIR.descr])
 
 
-class Within(NamedTuple):
-    """Pairs within documents; how many rows of both sides take part there; and for each row the one with an
-    equal line whose neighbours are its own, int64 [rows] of both sides, memory-mapped."""
+class Matched(NamedTuple):
+    """Pairs, best first; how many rows of both sides take part; and, within documents, for each row the one
+    with an equal line whose neighbours are its own, int64 [rows] of both sides, memory-mapped."""
 
     pairs: Candidates
     counts: tuple[RowCounts, RowCounts]
-    twins: tuple[np.ndarray, np.ndarray]
+    twins: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def match_within(stores: StorePair, sides: Sides, documents: DocumentPairs, settings: MineSettings) -> Within:
+def match_within(
+    stores: StorePair, sides: Sides, documents: DocumentPairs, settings: MineSettings
+) -> Matched:
     """Take pairs as `match` does, of rows whose documents are paired; a line counts once in each document.
 
     Takes the memory of `bytes_within`, or of the largest two documents, and in temporary files about 100
@@ -68,7 +70,7 @@ def match_within(stores: StorePair, sides: Sides, documents: DocumentPairs, sett
         RowCounts(store.rows, *map(int, numbers))
         for store, *numbers in zip(stores, repeated, map(np.sum, empty), unusable, strict=True)
     ]
-    return Within(pairs.cut(settings.retrieval, settings.least), (counts[0], counts[1]), (same[0], same[1]))
+    return Matched(pairs.cut(settings.retrieval, settings.least), (counts[0], counts[1]), (same[0], same[1]))
 
 
 def bytes_within(rows: int, dim: int, settings: MineSettings) -> int:

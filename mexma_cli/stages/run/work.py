@@ -19,16 +19,25 @@ import numpy as np
 from mexma_cli.classifier.precision import Translations
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
-from mexma_cli.formats.bitext import AlignedPair, MinedPair, formats, open_pairs, outputs_of, write_pairs
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    BitextFormat,
+    MinedPair,
+    formats,
+    open_pairs,
+    outputs_of,
+    write_pairs,
+)
 from mexma_cli.knn.tiled import Span
 from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining, RunSplitting
 from mexma_cli.settings.section import Section, naming_keys, with_keys
 from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
+from mexma_cli.stages.knn.search import SearchResult
 from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
 from mexma_cli.stages.merge import merge_stores
-from mexma_cli.stages.mine.documents import in_no_pair, read_documents
+from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair
 from mexma_cli.stages.run.indexed import SIDES
 from mexma_cli.stages.run.plan import keys_of_text
 from mexma_cli.stages.run.units import (
@@ -49,12 +58,11 @@ from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.identify import FEWEST, LOOKED_AT, another_language, identifier
 from mexma_cli.text.lines import broken_lines, read_lines, read_pieces, scan
 from mexma_cli.text.pages import stating
-from mexma_cli.text.writing import write_chunks
+from mexma_cli.text.writing import only_process, write_chunks
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.knn.shards import Indexed
-    from mexma_cli.stages.mine.mine import PrecomputedNeighbours
 
 
 @dataclass(frozen=True)
@@ -106,10 +114,8 @@ class Task:
         """The embedding store that is this input."""
         return EmbeddingStore.open(self.input(name))
 
-    def neighbours(self, k: int) -> PrecomputedNeighbours:
+    def neighbours(self, k: int) -> SearchResult:
         """The k nearest of the pair's rows, in the files of the spans that are inputs."""
-        from mexma_cli.stages.mine.mine import PrecomputedNeighbours
-
         sides, counts = [], []
         for direction, side in (("forward", "source"), ("backward", "target")):
             names = [name for name in self.unit.inputs if f"/neighbours/{direction}-" in name]
@@ -118,7 +124,7 @@ class Task:
             sides.append(MergedLists(list(map(self.input, names)), rows, spans[0]["width"], k))
             left_out = self.record(f"{side}_rows").facts["left_out"]
             counts.append(RowCounts(sum(rows), **left_out))
-        found = PrecomputedNeighbours((sides[0], sides[1]), (counts[0], counts[1]))
+        found = SearchResult((sides[0], sides[1]), (counts[0], counts[1]))
         if "effort" not in self.unit.inputs:
             return found
         effort = self.record("effort").facts
@@ -349,39 +355,33 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
-    from mexma_cli.stages.mine.files import MiningJob, mine_files
+    from mexma_cli.stages.mine.files import MiningJob, mined
     from mexma_cli.stages.mine.mine import UNDERESTIMATED
     from mexma_cli.stages.mine.thresholds import stored_threshold
 
     settings = task.settings
-    (name, kind), *others = settings["files"].items()
-    outputs = outputs_of(task.output / name, kind, task.languages)
     classifier, plugin = [*map(Path, task.unit.model), None, None][:2]
     how = MineSettings.model_validate(settings["mine"]).but(classifier=classifier, plugin=plugin)
-    task.output.mkdir(exist_ok=True)
-    documents, notes = None, []
+    documents = None
     if "source_sentences" in task.unit.inputs:
-        docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
-        documents = read_documents(docs[0], docs[1])
-        if documents.lost:
-            notes.append(f"documents {documents.lost}")
+        source, target = (_sentences(task, f"{side}_sentences", "docs") for side in SIDES)
+        documents = DocumentFiles(source, target)
     job = MiningJob(
         (task.input("source"), task.input("target")),
         task.languages,
         how,
-        outputs,
-        kind,
-        settings["with_ids"],
-        documents,
-        task.neighbours(how.k),
+        with_ids=settings["with_ids"],
+        documents=documents,
+        neighbours=task.neighbours(how.k),
     )
-    mined, changed = mine_files(job, EncoderChoice())
-    for name, kind in others:
-        changed += mined.write(task.output / name, kind)
-    threshold, found = None, mined.estimated
+    with mined(job, EncoderChoice()) as run:
+        pairs = run.found
+        changed = write_formats(task, lambda kind: pairs)
+    lost = run.documents.lost if run.documents else ""
+    notes = [f"documents {lost}"] if lost else []
+    threshold, found = None, pairs.estimated
     if found is not None:
-        encoded = task.store("source").manifest
-        stored = stored_threshold(found.cut, encoded, task.languages, found.settings)
+        stored = stored_threshold(found.cut, run.stores[0].manifest, task.languages, found.settings)
         threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
         if documents is not None:
             notes.append(UNDERESTIMATED)
@@ -392,14 +392,14 @@ def mine(task: Task) -> dict[str, Any]:
             )
     return {
         "threshold": threshold,
-        "pairs": len(mined.candidates),
-        "dropped": mined.dropped,
-        "search": mined.how,
-        "source": asdict(mined.source),
-        "target": asdict(mined.target),
-        "histogram": histogram(mined.candidates.scores, probable=mined.score == "probability"),
-        "samples": samples(len(mined.candidates), mined.taken),
-        "translations": _translations(mined.candidates.scores) if mined.score == "probability" else None,
+        "pairs": len(pairs),
+        "dropped": pairs.dropped,
+        "search": pairs.how,
+        "source": asdict(pairs.source),
+        "target": asdict(pairs.target),
+        "histogram": histogram(pairs.candidates.scores, probable=pairs.score == "probability"),
+        "samples": samples(len(pairs), pairs.taken),
+        "translations": _translations(pairs.candidates.scores) if pairs.score == "probability" else None,
         "changed_sentences": changed,
         "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
@@ -408,41 +408,35 @@ def mine(task: Task) -> dict[str, Any]:
 @_work
 def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
-    from mexma_cli.stages.align.align import Aligned, DocumentInputs
-    from mexma_cli.stages.align.files import AlignJob, align_files
+    from mexma_cli.stages.align.align import DocumentInputs
+    from mexma_cli.stages.align.files import AlignJob, aligned
 
-    settings = task.settings
-    (name, kind), *others = settings["files"].items()
-    files = outputs_of(task.output / name, kind, task.languages)
     docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
-    task.output.mkdir(exist_ok=True)
+    known = formats(alignments=True)  # whole documents have a score of their own, whichever format is first
+    name, kind = max(task.settings["files"].items(), key=lambda file: known[file[1]].whole_documents)
     job = AlignJob(
         DocumentInputs(task.input("source"), task.input("target"), docs),
         task.languages,
-        files,
+        outputs_of(task.output / name, kind, task.languages),
         kind,
-        settings["with_ids"],
-        AlignSettings.model_validate(settings["align"]),
+        settings=AlignSettings.model_validate(task.settings["align"]),
     )
-    shown: dict[str, Any] = {}
-
-    def show(found: Aligned) -> None:
+    with only_process(job.files), aligned(job, _encoder(task)) as run:
+        found, counts, documents = run.found, run.found.counts(), run.found.documents
+        changed = write_formats(task, found.written)
         scores, places = found.scores()
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
-        documents = found.documents
-        said = in_no_pair(documents.alone, documents.counts) if any(documents.alone) else ""
-        shown.update(histogram=histogram(scores), samples=some, notes=[f"documents {said}"] if said else [])
-        for name, kind in others:
-            found.write(task.output / name, kind, settings["with_ids"])
-
-    counts, changed = align_files(job, _encoder(task), on_aligned=show)
-    shown["notes"] = [f"{'-'.join(task.languages)}: {one}" for one in (*shown["notes"], *counts.warnings())]
+    notes = [*counts.warnings()]
+    if any(documents.alone):
+        notes.insert(0, f"documents {in_no_pair(documents.alone, documents.counts)}")
     return {
         "documents": counts.pairs,
         "pairs": counts.written,
         "dropped": dict(counts.dropped),
+        "histogram": histogram(scores),
+        "samples": some,
         "changed_sentences": changed,
-        **shown,
+        "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
 
 
@@ -451,10 +445,9 @@ def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
     from mexma_cli.stages.filter import FilterJob, filter_files
 
-    settings, how = task.settings, RunFilter.model_validate(task.settings["filter"])
+    how = RunFilter.model_validate(task.settings["filter"])
     (file,) = task.record("pairs").files
     pairs = task.input("pairs", Path(file).name)
-    task.output.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=task.output.parent) as folder:
         kept = Path(folder) / "kept.jsonl.zst"  # with all that is known of the pairs, for any format
         job = FilterJob(
@@ -466,16 +459,12 @@ def keep(task: Task) -> dict[str, Any]:
             may_be_empty=True,
         )
         found, _ = filter_files(job)
-        changed, translations = 0, None
+        translations = None
         if "wrong" in task.record("pairs").facts["histogram"]:
             every = open_pairs(kept, languages=task.languages).pairs
             scores = (pair.score for pair in every if isinstance(pair, MinedPair))
             translations = _translations(np.fromiter(scores, np.float32))
-        for name, kind in settings["files"].items():
-            again = open_pairs(kept, languages=task.languages).pairs
-            changed += write_pairs(
-                task.output / name, formats()[kind], again, task.languages, settings["with_ids"]
-            )
+        changed = write_formats(task, lambda kind: open_pairs(kept, languages=task.languages).pairs)
     notes = []
     if found.read >= FEWEST and found.kept < found.read / 2:
         rule, count = max(found.dropped.items(), key=itemgetter(1))
@@ -491,6 +480,16 @@ def keep(task: Task) -> dict[str, Any]:
         "changed_sentences": changed,
         "notes": notes,
     }
+
+
+def write_formats(task: Task, pairs: Callable[[BitextFormat], Iterable[Any]]) -> int:
+    """Write a language pair's folder: for each format that is wanted, the `pairs` that it writes. Returns the
+    number of sentences that had to be changed to fit the formats."""
+    kinds = ((name, formats(alignments=True)[kind]) for name, kind in task.settings["files"].items())
+    with_ids = task.settings["with_ids"]
+    return sum(
+        write_pairs(task.output / name, kind, pairs(kind), task.languages, with_ids) for name, kind in kinds
+    )
 
 
 def _translations(probabilities: np.ndarray) -> Translations | None:

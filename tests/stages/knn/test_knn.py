@@ -13,11 +13,10 @@ from mexma_cli.mining.match import match
 from mexma_cli.settings.stages import KnnSettings, MineSettings
 from mexma_cli.stages.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, kept_already, read_neighbours
-from mexma_cli.stages.mine.mine import mine
 from mexma_cli.store import journal
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.neighbours import NeighbourStore
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 
 @pytest.fixture

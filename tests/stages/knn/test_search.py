@@ -17,6 +17,7 @@ from mexma_cli.files import Unfinished
 from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.units import EMPTY
 from mexma_cli.settings.stages import MineSettings, SearchSettings
+from mexma_cli.stages.knn.row_filter import KeptRows
 from mexma_cli.stages.knn.search import (
     check_memory,
     journal_beside,
@@ -24,13 +25,12 @@ from mexma_cli.stages.knn.search import (
     resident,
     search,
 )
-from mexma_cli.stages.mine.mine import mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.text.writing import only_process
 from tests.command import fails, ok, run
 from tests.processes import MEXMA, Program
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 EXACT = SearchSettings()
 
@@ -210,26 +210,26 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
-    keep = np.ones(700, bool), np.ones(600, bool)
-    search(stores, 4, keep, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
+    rows = KeptRows.of(stores)
+    search(stores, 4, rows, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
     journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     journal.save((700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
     less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
     journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
-        search(stores, 4, keep, SearchSettings(memory=less), journal)
+        search(stores, 4, rows, SearchSettings(memory=less), journal)
     assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
 
 
 def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptureFixture) -> None:
-    keep = np.ones(700, bool), np.ones(600, bool)
+    rows = KeptRows.of(stores)
     with caplog.at_level(logging.INFO):
-        found = search(stores, 4, keep, SearchSettings(index="IVF8,Flat", recall=0.9))
-        search(stores, 4, keep, SearchSettings(index="Flat"))
+        found = search(stores, 4, rows, SearchSettings(index="IVF8,Flat", recall=0.9))
+        search(stores, 4, rows, SearchSettings(index="Flat"))
     assert found.index == "IVF8,Flat" and found.recall is not None and 0.5 < found.recall <= 1
     assert "source: IVF8,Flat nprobe=" in caplog.text and "source: Flat: 100.0 %" in caplog.text
-    exact = search(stores, 4, keep, SearchSettings())
-    auto = search(stores, 4, keep, SearchSettings(index="auto"))
+    exact = search(stores, 4, rows, SearchSettings())
+    auto = search(stores, 4, rows, SearchSettings(index="auto"))
     assert (auto.index, auto.recall) == (exact.index, exact.recall) == ("exact", None)
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]

@@ -15,11 +15,10 @@ from mexma_cli.mining.margin import margin, means
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
-from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
-from mexma_cli.stages.mine.mine import mine
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.store import spool
 from mexma_cli.store.embeddings import EmbeddingStore
-from tests.stores import make_store
+from tests.stores import make_store, mine
 
 ROWS, DIM, K = 90, 6, 4
 RETRIEVALS = ["max", "intersect", "forward", "backward", "all"]
@@ -42,9 +41,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[EmbeddingStore]:
     return found
 
 
-def documents_of(stores: list[EmbeddingStore], listed: bool) -> DocumentPairs:
+def documents_of(stores: list[EmbeddingStore], listed: bool) -> DocumentFiles:
     folder = stores[0].path.parent
-    return read_documents(folder / "s.docs", folder / "t.docs", folder / "pairs" if listed else None)
+    return DocumentFiles(folder / "s.docs", folder / "t.docs", folder / "pairs" if listed else None)
 
 
 Pair = tuple[float, int, int]
@@ -111,7 +110,9 @@ def test_pairs_are_the_best_of_paired_documents(
     documents = documents_of(stores, listed)
     settings = MineSettings(margin=kind, retrieval=retrieval, k=K)
     found = mine(*stores, settings, with_ids=True, documents=documents)
-    forward, backward, usable = candidates(stores, documents, kind, K if retrieval == "all" else 1)
+    forward, backward, usable = candidates(
+        stores, read_documents(*documents), kind, K if retrieval == "all" else 1
+    )
     wanted = taken(forward, backward, retrieval)
     pairs = {(pair.source_line - 1, pair.target_line - 1): pair.score for pair in found}
     assert pairs.keys() == wanted.keys() != set()
@@ -170,7 +171,7 @@ def test_one_document_of_everything_is_as_without_documents(
     settings = MineSettings(retrieval=retrieval, k=ROWS)
     plainly, found = (
         mine(*stores, settings, with_ids=True, documents=one)
-        for one in (None, read_documents(tmp_path / "docs", tmp_path / "docs"))
+        for one in (None, DocumentFiles(tmp_path / "docs", tmp_path / "docs"))
     )
     assert list(found) == list(plainly) != []
     assert (found.source, found.target) == (plainly.source, plainly.target)
@@ -183,13 +184,13 @@ def test_lines_are_counted_where_the_other_side_has_none(tmp_path: Path) -> None
     empty = make_store(tmp_path / "t.emb", ["", ""], np.zeros((2, 4), np.float32))
     for path, rows in ((tmp_path / "s.docs", 4), (tmp_path / "t.docs", 2)):
         path.write_text("a\n" * rows)
-    found = mine(store, empty, documents=read_documents(tmp_path / "s.docs", tmp_path / "t.docs"))
+    found = mine(store, empty, documents=DocumentFiles(tmp_path / "s.docs", tmp_path / "t.docs"))
     assert len(found) == 0 and (found.target.empty, found.target.kept) == (2, 0)
     assert (found.source.duplicates, found.source.unusable, found.source.kept) == (1, 1, 2)
 
 
 def test_ids_of_other_texts_are_refused(stores: list[EmbeddingStore], tmp_path: Path) -> None:
     (tmp_path / "x.docs").write_text("0\n" * (ROWS - 1))
-    documents = read_documents(stores[0].path.parent / "s.docs", tmp_path / "x.docs")
+    documents = DocumentFiles(stores[0].path.parent / "s.docs", tmp_path / "x.docs")
     with pytest.raises(MexmaError, match=f"has {ROWS - 1} lines, .* has {ROWS}"):
         mine(*stores, documents=documents)

@@ -812,6 +812,9 @@ def test_documents_are_split_and_aligned_or_mined_within(
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
     assert f"<td>{best[1]}</td><td>{best[2]}</td>" in page
     assert "pairs by score" in page
+    done(CorpusRecipe.model_validate(raw | {"output": {"format": ["tsv", "documents"]}}))
+    scores = [json.loads(line)["score"] for line in read_lines(pairs.with_suffix(".documents"))]
+    assert len(scores) == 4 and min(scores) > 0.1
     whole = raw | {"output": {"format": "documents"}, "align": {"chunks": 200}}
     done(CorpusRecipe.model_validate(whole))
     pieces = list(map(json.loads, read_lines(pairs.with_suffix(".documents"))))

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.stages.run.page import _without_gaps
-from mexma_cli.stages.run.work import histogram
+from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.work import Task, histogram, write_formats
 
 
 @pytest.mark.parametrize(
@@ -24,3 +29,14 @@ def test_bins_are_as_many_as_scores_need_and_empty_ones_are_one(
         (pytest.approx(low), pytest.approx(high), n) for low, high, n in bins
     ]
     assert sum(row[3] for row in rows) == pytest.approx(sum(1 - one for one in scores), abs=0.02)
+
+
+def test_every_format_is_written_and_what_is_changed_for_it_is_counted(tmp_path: Path) -> None:
+    files = {"p.tsv": "tsv", "p.txt": "moses", "p.jsonl": "jsonl"}
+    settings = {"languages": ["fra_Latn", "eng_Latn"], "files": files, "with_ids": False}
+    unit = Unit(name="fra-eng/mine", work="mine", output="bitext/fra-eng", settings=settings)
+    pairs = [MinedPair(0.5, "un\tdeux", "one two", 1, 2)]
+    assert write_formats(Task(RunFolder(tmp_path), unit, tmp_path / "out"), lambda kind: pairs) == 2
+    rows = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert rows["p.tsv"] == "0.5\tun deux\tone two\n" and len(rows) == 4
+    assert json.loads(rows["p.jsonl"])["source"] == "un\tdeux"
