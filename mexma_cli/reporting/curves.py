@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,12 +104,32 @@ def names(runs: Sequence[RunCurves]) -> list[str]:
     return [name for name in there if name not in last] + [name for name in last if name in there]
 
 
+def phase_names(runs: Sequence[RunCurves]) -> list[str]:
+    """The names of all phases, those of every run in its own order; runs in which the order of two phases
+    differs are refused."""
+    before: dict[str, set[str]] = {phase.name: set() for run in runs for phase in run.phases}
+    for run in runs:
+        for earlier, later in pairwise(phase.name for phase in run.phases):
+            before[later].add(earlier)
+    order: list[str] = []
+    while len(order) < len(before):
+        found = next((name for name in before if name not in order and before[name] <= {*order}), None)
+        if found is None:
+            mixed = ", ".join(name for name in before if name not in order)
+            raise MexmaError(
+                f"the runs do not have the phases {mixed} in one order, so they have no common axis",
+                "name each of these runs in a command of its own",
+            )
+        order.append(found)
+    return order
+
+
 def spans(runs: Sequence[RunCurves]) -> dict[str, tuple[int, int]]:
     """Where each phase begins and ends on an axis that all runs share: phases of one name in one place."""
-    longest: dict[str, int] = {}
+    longest = dict.fromkeys(phase_names(runs), 0)
     for run in runs:
         for phase in run.phases:
-            longest[phase.name] = max(phase.steps, longest.get(phase.name, 0))
+            longest[phase.name] = max(phase.steps, longest[phase.name])
     ends = np.cumsum(list(longest.values())).tolist()
     return {name: (end - longest[name], end) for name, end in zip(longest, ends, strict=True)}
 
@@ -159,7 +180,7 @@ def summary(run: RunCurves) -> dict[str, Any]:
 
 def _listed(runs: Sequence[RunCurves]) -> Iterator[tuple[str, str, str, TrainingCurve, int]]:
     """Phase, curve's name, run's name, curve, phase's steps. Curves to be compared follow one another."""
-    for phase_name in dict.fromkeys(phase.name for run in runs for phase in run.phases):
+    for phase_name in phase_names(runs):
         for name in names(runs):
             for run in runs:
                 for phase in run.phases:

@@ -87,6 +87,23 @@ def test_runs_stand_side_by_side_and_phases_of_one_name_in_one_place(run: Path, 
     assert rows[at + 1] == ["mexma", "loss", "two", "6"]
 
 
+def test_each_run_has_its_phases_in_its_own_order_whichever_run_is_named_first(
+    run: Path, tmp_path: Path
+) -> None:
+    later = write(tmp_path / "later", mexma=[record(30, 6.0)], end=[record(5, 1.0)])
+    for paths in ([run, later], [later, run]):
+        both = curves.read_runs(paths)
+        assert curves.spans(both) == {"bag": (0, 20), "mexma": (20, 50), "end": (50, 55)}
+        assert list(dict.fromkeys(row[0] for row in curves.table(both)[1:])) == ["bag", "mexma", "end"]
+
+
+def test_runs_with_phases_in_opposite_orders_have_no_common_axis(run: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", mexma=[record(30, 6.0)], bag=[record(5, 1.0)])
+    for draw in (curves.spans, curves.table):
+        with pytest.raises(MexmaError, match="the phases bag, mexma in one order"):
+            draw(curves.read_runs([run, other]))
+
+
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
