@@ -161,14 +161,15 @@ def _results(folder: RunFolder, progress: Progress) -> dict[str, tuple[Path, str
 
 
 def _tell_pairs(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
-    """Say how many sentence pairs there are, how many of them are translations, and what an earlier run has
-    left in other formats."""
+    """Say how many sentence pairs there are, how many of them are translations, and what earlier runs have
+    left: files in other formats, and results of language pairs that the recipe has no longer."""
     records = [record for unit, record in progress.records(folder) if unit.is_result]
     pairs = sum(record.facts["pairs"] for record in records)
     log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
     if said := translations(recipe, (record.facts for record in records)):
         log.info("%s", said)
     left = [name for record in records for name in record.left if (folder.path / name).is_file()]
+    left += folder.results_of_others({*map("-".join, recipe.language_pairs())})
     if left:
         log.info(
             "an earlier run left %s, perhaps out of date, such as %s", counted(len(left), "file"), left[0]

@@ -13,11 +13,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product, starmap
+from itertools import chain, product, starmap
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -272,6 +272,14 @@ class RunFolder:
                     record = self._read(name)
                     assert record is not None, name
                     yield name, record
+
+    def results_of_others(self, pairs: Set[str]) -> Iterator[str]:
+        """The results that earlier runs have made of other language pairs than these, and that are there."""
+        there = sorted(path.name for path in (self.path / BITEXT).glob("*"))
+        for _, record in chain.from_iterable(self._records(name) for name in there if name not in pairs):
+            for name in record.files | record.left:
+                if name.startswith(f"{BITEXT}/") and (self.path / name).is_file():
+                    yield name
 
     def checksum(self, unit: str) -> str:
         """Checksum of the output's content of a unit that is done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +49,7 @@ class ChunkResult:
         bands: uint64 [kept rows, bands] of near-duplicates; no columns where nobody asks for them.
         text: Of the kept rows, or of all of them.
         counts: Documents read, and repaired by kind; characters read; words put together at line ends.
+        files: Of files with a document a line or paragraph, by name: documents by reason, "" for read.
     """
 
     checksum: str
@@ -60,10 +61,11 @@ class ChunkResult:
     bands: np.ndarray
     text: list[str]
     counts: dict[str, int] = field(default_factory=dict)
+    files: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write it into a file, whole or not at all."""
-        meta = json.dumps({"checksum": self.checksum, "counts": self.counts}).encode()
+        meta = json.dumps({name: getattr(self, name) for name in _META}).encode()
         packed = zstandard.ZstdCompressor(1)
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         for name in _LINES:
@@ -81,6 +83,7 @@ class ChunkResult:
 _LINE_END, _BLANK_LINES = re.compile("\n"), re.compile(f"\n[{INVISIBLE}]*\n")
 _ARRAYS = ("codes", "documents", "spans", "hashes", "bands")
 _LINES = ("names", "text")
+_META = ("checksum", "counts", "files")
 
 
 class ChunkFile:
@@ -91,6 +94,7 @@ class ChunkFile:
         meta = json.loads(self._file["meta"].tobytes())
         self.checksum: str = meta["checksum"]
         self.counts: dict[str, int] = meta["counts"]
+        self.files: dict[str, dict[str, int]] = meta["files"]
 
     def array(self, name: str) -> np.ndarray:
         """An array of `ChunkResult`, by its name."""
@@ -164,16 +168,22 @@ class ChunkWorker:
         names = [document_id(" ".join(name.split())) or "-" for name, _, _ in found]
         wrapped = {place for place, document in enumerate(chunk.documents) if document.wrapped}
         texts = repair([text or "" for _, text, _ in found], counts, self._settings.keep_html, wrapped)
-        codes = [0] * len(texts)
-        for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
-            if reason or is_blank(text):
-                codes[place] = DOCUMENT_CODES[reason or "empty"]
+        reasons = [
+            reason or "empty" * is_blank(text) for text, (_, _, reason) in zip(texts, found, strict=True)
+        ]
+        codes = [DOCUMENT_CODES[reason] if reason else 0 for reason in reasons]
+        files = defaultdict[str, Counter[str]](Counter)
+        for document, reason in zip(chunk.documents, reasons, strict=True):
+            if document.kind in ("jsonl", "text"):
+                files[document.name.rpartition(":")[0]][reason] += 1
         counts["characters"] = sum(map(len, texts))
         rows = [
             (text, place in wrapped, code)
             for place, (text, code) in enumerate(zip(texts, codes, strict=True))
         ]
-        return self._result(chunk.checksum(), names, rows, counts)
+        result = self._result(chunk.checksum(), names, rows, counts)
+        result.files = {name: dict(of_file) for name, of_file in files.items()}
+        return result
 
     def _result(
         self, checksum: str, names: list[str], texts: list[tuple[str, bool, int]], counts: Counter[str]

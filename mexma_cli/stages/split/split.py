@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -45,7 +45,7 @@ from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import GOES_ON, Journal, kept_beside
 from mexma_cli.store.spool import HASHED, Table, repeats
-from mexma_cli.text.amounts import NAMED, counted
+from mexma_cli.text.amounts import NAMED, counted, such_as
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import CODES, NAMES
@@ -55,7 +55,7 @@ from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
-_FORMAT = 3
+_FORMAT = 4
 _COMPARED = 1_000_000
 """Documents whose ids are compared; 8 bytes each are held."""
 _KIND = "split report"
@@ -117,11 +117,13 @@ class SplitReport:
     """Documents with sentences whose ids were compared, the first `_COMPARED` at most."""
     different: int
     """Different ids of these."""
+    lost: str
+    """A warning of files with a document a line or paragraph, none of which can be read; empty for none."""
 
     def warnings(self, language: str) -> list[str]:
-        """Warnings of what is probably not meant: most sentences are of other languages than this code's, or
-        documents share their ids."""
-        found = []
+        """Warnings of what is probably not meant: no document of a file can be read, most sentences are of
+        other languages than this code's, or documents share their ids."""
+        found = [self.lost] if self.lost else []
         others = sum(self.dropped.get(rule, 0) for rule in ("script", "language"))
         if others > self.kept:
             said = f"{counted(others, 'sentence')} are not in {name(language)}: is that right?"
@@ -197,20 +199,42 @@ def _check_documents(report: SplitReport, how: Splitting, inputs: Inputs) -> Non
     read = report.documents - report.documents_dropped.get("empty", 0)
     if reasons and sum(reasons.values()) == read:
         said = ", ".join(f"{count:,} {name}" for name, count in reasons.items())
-        hint = DOCUMENT_REASONS[max(reasons, key=reasons.__getitem__)]
-        if texts := _texts_of_first(inputs):
-            hint = (
-                f"--text-field names the field of the text; the first object has texts in {', '.join(texts)}"
-            )
-        raise MexmaError(f"no document can be read: {said}", hint)
+        raise MexmaError(f"no document can be read: {said}", _how_to_read(inputs.files[0], reasons))
     field = how.settings.id_field
     if field != SplitSettings().id_field and report.objects and not report.ids:
         raise MexmaError(f"no object has the field {field!r}", "--id-field names that of the documents' ids")
 
 
-def _texts_of_first(inputs: Inputs) -> list[str]:
-    """The fields with text of the first object of the first file, the longest first; none of other files."""
-    file = inputs.files[0]
+def _lost(inputs: Inputs, found: Sequence[Path]) -> str:
+    """The warning of files of which no document can be read; empty for none."""
+    files = defaultdict[str, Counter[str]](Counter)
+    for path in found:
+        for file, reasons in ChunkFile(path).files.items():
+            files[file].update(reasons)
+    lost = []
+    for file, path in zip(inputs.names, inputs.files, strict=True):
+        reasons = files[file] - Counter(empty=files[file]["empty"])
+        if reasons and not reasons[""]:
+            lost.append((file, path, reasons))
+    if not lost:
+        return ""
+    said = [
+        f"{file} ({', '.join(f'{n:,} {why}' for why, n in reasons.items())})" for file, _, reasons in lost
+    ]
+    how = _how_to_read(*lost[0][1:])
+    return f"no document of {counted(len(lost), 'file')} can be read{such_as(said)}: {how}"
+
+
+def _how_to_read(file: Path, reasons: Mapping[str, int]) -> str:
+    """The hint about a file whose documents were dropped for these reasons."""
+    reason = max(reasons, key=reasons.__getitem__)
+    if reason == "malformed" and (texts := _texts_of_first(file)):
+        return f"--text-field names the field of the text; the first object has texts in {', '.join(texts)}"
+    return DOCUMENT_REASONS[reason]
+
+
+def _texts_of_first(file: Path) -> list[str]:
+    """The fields with text of the first object of a file, the longest first; none if it is not JSONL."""
     with suppress(MexmaError, ValueError, RecursionError, StopIteration, AttributeError):
         found = json.loads(next(read_lines(file))) if file.is_file() else {}
         texts = {name: text for name, text in found.items() if isinstance(text, str)}
@@ -321,6 +345,7 @@ def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport
         named={reason: names for reason, names in named.items() if names},
         compared=len(ids),
         different=len(np.unique(ids)),
+        lost=_lost(inputs, found),
     )
 
 

@@ -734,6 +734,13 @@ def test_errors_and_notes_name_keys_of_the_recipe(
     with pytest.raises(MexmaError, match=r"2 units failed"):
         done(corpus(tmp_path, tiny_encoder, languages=texts, align={}))
     assert "hint: `languages.fra_Latn.split.text_field` names the field of the text;" in caplog.text
+    (tmp_path / "more.txt").write_text("It was here.\n")
+    mixed = {
+        code: {"input": [text["input"], "more.txt"], "split": {"off": ["all"]}}
+        for code, text in texts.items()
+    }
+    done(corpus(tmp_path, tiny_encoder, languages=mixed))
+    assert "(2 malformed): `languages.fra_Latn.split.text_field` names the field of the text;" in caplog.text
     texts = {
         code: {"input": f"{code}.jsonl", "split": {"text_field": "body", "off": ["all"]}} for code in texts
     }
@@ -861,6 +868,12 @@ def test_pairs_are_filtered_by_rules_into_any_format(
     count = sum(len(list(read_lines(path))) for path in (root / "run/bitext").glob("*/*.tsv"))
     assert f"{count} sentence pairs of 3 language pairs" in caplog.text
     assert "an earlier run left 6 files, perhaps out of date, such as bitext/" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        done(recipe.but(pairs=(("fra_Latn", "eng_Latn"),)))
+    left = sum(path.is_file() for path in (root / "run/bitext").glob("*/*")) - 3  # tsv, jsonl, rejects
+    assert f"an earlier run left {left} files, perhaps out of date" in caplog.text
+    assert left == 2 * 5 + 2, "also of the pairs that the recipe has no longer"
     assert before.items() <= {path.name: path.read_bytes() for path in folder.iterdir()}.items()
     rows = [line.split("\t") for line in read_lines(folder / f"{pair}.tsv")]
     assert [row[1:] for row in rows] == list(map(list, zip(*sides, strict=True)))

@@ -182,6 +182,22 @@ def test_fields_that_no_object_has(
     )
 
 
+def test_a_file_of_which_no_document_can_be_read_is_told_of(tmp_path: Path, out: Path) -> None:
+    """With the reason and what mends it, though others are read; blank lines are no documents."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text(f"{ONE}\n")
+    (tmp_path / "in/dump.jsonl").write_text('{"url": "x", "body": "Oui, oui."}\n\n{"body": "Non."}\n')
+    report = run(tmp_path / "in", to=out)
+    assert report.documents_dropped == {"malformed": 2, "empty": 1}
+    assert report.warnings("fra_Latn") == [
+        "no document of 1 file can be read, such as dump.jsonl (2 malformed): --text-field names the field "
+        "of the text; the first object has texts in body, url"
+    ]
+    (tmp_path / "in/dump.jsonl").write_text('{"text": "Oui, oui."}\n{"body": "Non."}\n')
+    (tmp_path / "in/page.html").write_text("<html></html>")
+    assert not run(tmp_path / "in", to=out).warnings("fra_Latn")
+
+
 def test_ids_that_are_line_numbers_or_no_unicode(tmp_path: Path, out: Path) -> None:
     objects = {"text": ONE, "n": 1}, {"text": TWO, "n": "\ud800"}
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in objects))
