@@ -182,13 +182,19 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _typed(name, value) for name, value in values.items()}
 
 
+def widest(pairs: Iterable[Pair]) -> type[Pair] | None:
+    """The kind of pair with the most fields, which has the columns for all that is known of the others."""
+    return max(map(type, pairs), key=lambda kind: len(kind._fields), default=None)
+
+
 def as_first(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Pairs with the fields of the first one, for formats with columns: what others lack is no number, or
-    empty, and what they have more is left out, which is said."""
-    kind, more = None, Counter[str]()
-    for pair in pairs:
-        kind = kind or type(pair)
-        if type(pair) is not kind:
+    """Pairs with the fields of the `widest` of the first ones, for formats with columns: what others lack is
+    no number, or empty, and what later ones have more is left out, which is said."""
+    rest, more = iter(pairs), Counter[str]()
+    start = list(islice(rest, _FIRST))
+    kind = widest(start)
+    for pair in chain(start, rest):
+        if kind and type(pair) is not kind:
             known: dict[str, Any] = pair._asdict()
             more.update(
                 name for name, value in known.items() if name not in kind._fields and value is not None
@@ -197,12 +203,14 @@ def as_first(pairs: Iterable[Pair]) -> Iterator[Pair]:
         yield pair
     for name, count in more.items():
         log.warning(
-            "%s left out: the first pair, which says what columns there are, has no %s",
+            "%s left out: the first pairs, which say what columns there are, have no %s",
             counted(count, "value"),
             name,
         )
 
 
+_FIRST = 1000
+"""Pairs that say what columns a file has."""
 _UNKNOWN: dict[type, Any] = {float: math.nan, int: None, str: "", tuple: ()}
 
 

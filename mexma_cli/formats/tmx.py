@@ -320,9 +320,9 @@ class _Reader:
                 self._segments.setdefault(tag, text)
                 if len(self._segments) > _LANGUAGES:
                     self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
-            else:
-                if field := _field(self._property):
-                    self._properties[field] = parsed(field, text)
+            elif field := _field(self._property):
+                self._properties[field] = value = parsed(field, text)
+                self._raw.count_others([(f"{field} (no number)", text)] if value is None else [])
         elif name == "tuv":
             self._language = ""
         elif name == "tu":

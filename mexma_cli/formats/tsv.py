@@ -237,8 +237,7 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
 def _depends(fields: Sequence[str]) -> bool:
     """Whether the columns of a first line depend on the lines below it: a number may be an id, and the name
     of a language that of another column. Else none is read: a program may wait for its first answer."""
-    names = (field.strip().lower() for field in fields)
-    return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(_language, names)))
+    return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(_language, map(_plain, fields))))
 
 
 def _are_ids(fields: Sequence[str], where: str) -> bool:
@@ -264,14 +263,17 @@ def _delimiter(line: str, name: str) -> str | None:
     named = plain_name(name).lower().endswith(".csv")
     if "\t" in line or is_blank(line):
         return "\t" if named and "\t" in line else None
-    for delimiter in (",", ";"):
+    found: dict[tuple[bool, bool, bool], str] = {}
+    for delimiter in (";", ","):
         try:
             fields = next(csv.reader([line], delimiter=delimiter), [])
         except csv.Error:  # line ends of two kinds
             continue
-        if len(fields) > 1 and (named or columns_of(fields) or _ALL_QUOTED.match(line)):
-            return delimiter
-    return "," if named else None
+        header = columns_of(fields) is not None
+        if len(fields) > 1 and (named or header or _ALL_QUOTED.match(line)):
+            spaced = any(field[:1] == " " for field in fields[1:])  # a comma in a sentence
+            found[header, not spaced, _COMMA.fullmatch(fields[0]) is not None] = delimiter
+    return found[max(found)] if found else "," if named else None
 
 
 def _csv_rows(numbered: Iterator[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, _Row]]:
@@ -414,10 +416,7 @@ def parsed(name: str, text: str) -> Any:
 
 
 def _number(field: str) -> float | None:
-    try:
-        return float(field)
-    except ValueError:
-        return None
+    return parsed("score", field)
 
 
 def _sides(line: str, where: str, first: str = "") -> list[str]:

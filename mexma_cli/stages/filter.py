@@ -34,6 +34,7 @@ from mexma_cli.formats.bitext import (
     open_lines,
     open_pairs,
     outputs_of,
+    widest,
 )
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, labels_in, parsed
@@ -420,7 +421,7 @@ def _written(
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
     with_ids = any(any(pair[3:]) for pair in first)
     if not with_ids and formats()[kind].ids == "wanted":
-        pairs = _without_ids(pairs, type(first[0]) if first else None, left_out)
+        pairs = _without_ids(pairs, widest(pair for pair in first if not isinstance(pair, str)), left_out)
     yield from formats()[kind].write(pairs, bitext.languages, with_ids)
     left_out.update(bitext.other_values if first else {})
 

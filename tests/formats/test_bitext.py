@@ -442,15 +442,50 @@ def test_a_score_is_kept_where_others_have_none(of: str, first: str, kind: str, 
     ]  # fmt: skip
 
 
-def test_columns_are_those_of_the_first_pair(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_columns_are_those_of_the_first_pairs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any of so many; what only later ones have is left out, and said."""
     path = tmp_path / "pairs.jsonl"
     rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two", "score": 0.5}]
-    for order, line, told in ((1, "deux,two", 1), (-1, "nan,un,one", 0)):
+    for order, seen, line, told in (
+        (1, 1000, "0.5,deux,two", 0),
+        (1, 1, "deux,two", 1),
+        (-1, 1, "nan,un,one", 0),
+    ):
         caplog.clear()
+        monkeypatch.setattr("mexma_cli.formats.bitext._FIRST", seen)
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows[::order]))
         write_chunks([tmp_path / "out.csv"], formats()["csv"].write(open_pairs(path).pairs, LANGUAGES))
         assert (tmp_path / "out.csv").read_text().splitlines()[-1] == line
-        assert caplog.text.count("1 value left out: the first pair, which says what") == told
+        assert caplog.text.count("1 value left out: the first pairs, which say what") == told
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "pair"),
+    [
+        ("a.csv", "0,9;un;one", (0.9, "un", "one")),
+        ("a.csv", '"0,9",un,one', (0.9, "un", "one")),
+        ("a.csv", "Bonjour, toi;Hello, you", ("Bonjour, toi", "Hello, you")),
+        ("a.csv", "Bonjour; toi,Hello; you", ("Bonjour; toi", "Hello; you")),
+        ("a.tsv", "0,9\tun\tone", (0.9, "un", "one")),
+    ],
+)
+def test_commas_in_numbers_and_sentences_divide_no_fields(
+    name: str, line: str, pair: tuple[object, ...], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(f"{line}\n")
+    (found,) = open_pairs(tmp_path / name).pairs
+    assert found[: len(pair)] == pair
+
+
+def test_a_score_of_tmx_that_is_no_number_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tmx"
+    write_chunks([path], formats()["tmx"].write([MinedPair(0.5, "un", "one")], LANGUAGES))
+    path.write_text(path.read_text().replace(">0.5<", ">high<"))
+    found = open_pairs(path, languages=LANGUAGES)
+    assert [(pair.source, pair.target) for pair in found.pairs] == [("un", "one")]
+    assert found.other_values == {"values of other columns, such as score (no number)": 1}
 
 
 def test_numbers_with_a_comma_are_scores_and_other_scores_are_counted(tmp_path: Path) -> None:
