@@ -26,20 +26,25 @@ _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 
 
 class Translations(NamedTuple):
-    """How many of some pairs are translations, as estimated, with the 95 % interval."""
+    """How many of some pairs are translations, as estimated, with the 95 % interval, and how many are copies,
+    which are no translations."""
 
     expected: float
     low: float
     high: float
+    copies: float
 
     def __str__(self) -> str:
-        return f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
+        said = f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
+        return f"{said}, besides {self.copies:,.0f} copies" if self.copies else said
 
     @classmethod
-    def among(cls, probabilities: np.ndarray) -> Translations:
-        """The count among pairs with these probabilities, float [n], n > 0, best first."""
-        model = PairPrecision(probabilities, probabilities)
-        return cls(float(probabilities.sum(dtype="float64")), *model.translations_interval)
+    def among(cls, probabilities: np.ndarray, copies: int) -> Translations:
+        """The count among pairs with these probabilities, float [n], best first, and so many copies."""
+        if not len(probabilities):
+            return cls(0, 0, 0, copies)
+        interval = PairPrecision(probabilities, probabilities).translations_interval
+        return cls(float(probabilities.sum(dtype="float64")), *interval, copies)
 
 
 @dataclass(frozen=True)

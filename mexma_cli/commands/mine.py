@@ -161,10 +161,10 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.score == "probability" and count and found.estimated is None:
-        from mexma_cli.classifier.precision import Translations
+        from mexma_cli.stages.mine.mine import translations_of
 
         advice = "" if chosen else "; --threshold 0.5 or --precision 0.95 drops most of the others"
-        log.info("%s%s", Translations.among(found.candidates.scores), advice)
+        log.info("%s%s", translations_of(found), advice)
     if found.dropped:
         names = {
             "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",

@@ -141,6 +141,17 @@ def test_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     assert "are translations" not in ok(run("mine", *stores, "--precision", "0.2")).stderr
 
 
+def test_copies_are_no_translations(tmp_path: Path) -> None:
+    """The number is that of the other pairs, and none where all pairs are copies."""
+    first = [pair[0] for pair in GOLD[:14]]
+    for others, told in ((0, "about 0 (0 to 0) are"), (30, "about 30 (")):
+        texts = [write(tmp_path / f"{side}.txt", *first, *(pair[side] for pair in GOLD[20 : 20 + others]))
+                 for side in (0, 1)]  # fmt: skip
+        done = ok(run("mine", *texts, "--source-lang", "spa", "--target-lang", "eng"))
+        assert told in done.stderr and "are translations, besides 14 copies; --threshold" in done.stderr
+        assert ("14 of the best 14 pairs are copies, and no translations" in done.stderr) == (not others)
+
+
 def test_pairs_within_a_text_are_refused(stores: tuple[Path, Path]) -> None:
     fails(run("mine", stores[0], "--score", "probability"), 1, "two different texts")
     documents = [

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
+from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, Translations
 from mexma_cli.formats.bitext import DEFAULT, WRITING, MinedPair, named_format, outputs_of, write_pairs
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, spooled
@@ -332,6 +333,17 @@ def _keep_counting(
     kept = found.take(chosen)
     dropped[reason] += len(found) - len(kept)
     return kept
+
+
+def translations_of(pairs: Iterable[MinedPair]) -> Translations | None:
+    """How many of some pairs, scored by probability, best first, are translations; None of no pairs."""
+    others, copies, rest = Spool(np.float32), 0, iter(pairs)
+    while some := list(islice(rest, _PAIRS)):
+        reasons = copy_reasons([pair.source for pair in some], [pair.target for pair in some])
+        scores = [pair.score for pair, reason in zip(some, reasons, strict=True) if reason is None]
+        others.write(np.array(scores, np.float32))
+        copies += len(some) - len(scores)
+    return Translations.among(others.array(), copies) if others.rows + copies else None
 
 
 def _without_copies(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mexma_cli.classifier.precision import Translations
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
 from mexma_cli.formats.bitext import (
@@ -356,7 +355,7 @@ def neighbours(task: Task) -> dict[str, Any]:
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.stages.mine.files import MiningJob, mined
-    from mexma_cli.stages.mine.mine import UNDERESTIMATED
+    from mexma_cli.stages.mine.mine import UNDERESTIMATED, translations_of
     from mexma_cli.stages.mine.thresholds import stored_threshold
 
     settings = task.settings
@@ -399,7 +398,7 @@ def mine(task: Task) -> dict[str, Any]:
         "target": asdict(pairs.target),
         "histogram": histogram(pairs.candidates.scores, probable=pairs.score == "probability"),
         "samples": samples(len(pairs), pairs.taken),
-        "translations": _translations(pairs.candidates.scores) if pairs.score == "probability" else None,
+        "translations": translations_of(pairs) if pairs.score == "probability" else None,
         "changed_sentences": changed,
         "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
@@ -444,6 +443,7 @@ def align(task: Task) -> dict[str, Any]:
 def keep(task: Task) -> dict[str, Any]:
     """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
     from mexma_cli.stages.filter import FilterJob, filter_files
+    from mexma_cli.stages.mine.mine import translations_of
 
     how = RunFilter.model_validate(task.settings["filter"])
     (file,) = task.record("pairs").files
@@ -462,8 +462,7 @@ def keep(task: Task) -> dict[str, Any]:
         translations = None
         if "wrong" in task.record("pairs").facts["histogram"]:
             every = open_pairs(kept, languages=task.languages).pairs
-            scores = (pair.score for pair in every if isinstance(pair, MinedPair))
-            translations = _translations(np.fromiter(scores, np.float32))
+            translations = translations_of(pair for pair in every if isinstance(pair, MinedPair))
         changed = write_formats(task, lambda kind: open_pairs(kept, languages=task.languages).pairs)
     notes = []
     if found.read >= FEWEST and found.kept < found.read / 2:
@@ -490,11 +489,6 @@ def write_formats(task: Task, pairs: Callable[[BitextFormat], Iterable[Any]]) ->
     return sum(
         write_pairs(task.output / name, kind, pairs(kind), task.languages, with_ids) for name, kind in kinds
     )
-
-
-def _translations(probabilities: np.ndarray) -> Translations | None:
-    """How many of some pairs are translations, by their probabilities, float [n]; None of no pairs."""
-    return Translations.among(probabilities) if len(probabilities) else None
 
 
 def _encoder(task: Task) -> SentenceEncoder:

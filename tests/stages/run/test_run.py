@@ -630,12 +630,15 @@ def test_it_is_said_how_many_of_the_pairs_are_translations(
 
 def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe) -> None:
     facts = [
-        {"translations": [10.2, 5, 15]},
+        {"translations": [10.2, 5, 15, 2]},
         {"translations": None},
         {},
-        {"translations": [2000, 1000, 2990]},
+        {"translations": [2000, 1000, 2990, 0]},
     ]
-    assert translations(finished, facts) == f"about 2,010 (1,005 to 3,005) are translations{_OTHERS}"
+    assert (
+        translations(finished, facts)
+        == f"about 2,010 (1,005 to 3,005) are translations, besides 2 copies{_OTHERS}"
+    )
     assert not translations(finished, facts[1:3])
 
 
