@@ -540,7 +540,8 @@ def columns_of(
     if not others and not all(known):
         return None
     if len(spoken) > 2 and stated == (languages.UNSTATED,) * 2:  # `id` is Indonesian, too
-        spoken = {place: code for place, code in spoken.items() if names[place] not in _OTHER_COLUMNS}
+        bare = [_OF_TEXT.sub("", name) for name in names]
+        spoken = {place: code for place, code in spoken.items() if bare[place] not in _OTHER_COLUMNS}
     if len(spoken) < 2 or len(set(spoken.values())) < 2:
         return None
     sides = _sides_of(spoken, stated)

@@ -259,6 +259,7 @@ def test_jsonl_changes_nothing(source: str, target: str) -> None:
         'Target;Source;Score\n"one";"un";1.5\nsí;no;1.25',
         '"un","one"\n"no","sí"',
         "id,fr,en\n1,un,one\n2,no,sí",
+        "text_id\ttext_fr\ttext_en\nx1\tun\tone\nx2\tno\tsí",
         "fr-FR\ten_us\nun\tone\nno\tsí",
         'sep=;\nfr;en\nun;"one"\nno;sí',
         '"sep=,"\nun,one\nno,sí',
