@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "codes")
-_OF_MINING = ("margin", "k", "retrieval", "classifier", "plugin", "max_score", "drop_copies")
+_OF_MINING = ("score", "margin", "k", "retrieval", "classifier", "plugin", "max_score", "drop_copies")
 _OF_TEXTS = (
     *_OF_MINING,
     "within",
@@ -121,7 +121,7 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     Without --gold, SOURCE and TARGET (texts or embedding stores) are mined. Precision is the mean of the
     probabilities that the pairs are translations, also where their scores are margins (with --margin,
     --within, or another encoder than mini). --label 50, or labels of `mexma review`, make the estimate surer.
-    Mine with the same --margin, -k and --within as here.
+    Mine with the same --score, --margin, -k and --within as here.
 
     \b
     Examples:

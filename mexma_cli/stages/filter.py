@@ -37,7 +37,7 @@ from mexma_cli.formats.bitext import (
     widest,
 )
 from mexma_cli.formats.csv import Csv, fields_line
-from mexma_cli.formats.labels import WRONG, labels_in, parsed
+from mexma_cli.formats.labels import WRONG, begin_labels, labels_in
 from mexma_cli.formats.tsv import HEADER, Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
@@ -213,11 +213,11 @@ def _excluded(files: Sequence[Path], stated: tuple[str, str]) -> tuple[set[int],
     excluded, wrong = set[int](), set[int]()
     for path in files:
         lines = open_lines(path, stated, LANGUAGES_STATED_BY)
-        first = next(lines, "")
-        if parsed(first) is None:
-            excluded |= folded(chain([first], lines))
+        first = list(islice(lines, 2))
+        if not begin_labels(first):
+            excluded |= folded(chain(first, lines))
             continue
-        found = labels_in(chain([first], lines), path)
+        found = labels_in(chain(first, lines), path)
         wrong |= {fold("\t".join(label.sentences)) for label in found if label.answer == WRONG}
     return excluded, wrong
 

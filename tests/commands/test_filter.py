@@ -240,6 +240,9 @@ def test_rules_by_name(tmp_path: Path) -> None:
     with marked.open("a") as file:
         file.write("n\tno\n")
     fails(filtered(path, "--exclude", marked), 1, "labels.tsv, line 3: not a label")
+    for changed in ("Y", "yes", '"y"', "answer\tsource line\ttarget line\tsource\ttarget\ny"):
+        marked.write_text(f"{changed}\t0\t0\t" + "\t".join(FINE) + "\n", "utf-8")
+        fails(filtered(path, "--exclude", marked), 1, "labels.tsv, line 1: not a label")
     plain = write(tmp_path / "plain.tsv", "\t".join(FINE))
     fails(
         filtered(plain, "--on", "low-score=0.5"), 1, "the rule low-score reads a column of scores, and these"
