@@ -18,6 +18,8 @@ UNSTATED = "und"
 _TABLE = Path(__file__).with_name("languages.tsv")
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]{3}))?")
 
+_PARTS = re.compile("[-_.@]")
+_REGION = re.compile(r"[A-Za-z]{2}|\d{3}")
 _LOCALE = re.compile(r"([A-Za-z_-]+)(?:\.[\w-]+)?(?:@(\w+))?")
 _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
 """Scripts that may stand behind `@` in the name of a locale."""
@@ -79,6 +81,17 @@ def resolve(code: str) -> str:
     if found is None:
         raise _unknown(code)
     return found
+
+
+def has_region(tag: str) -> bool:
+    """Whether a tag or code names a region of its language: ``en-GB``, ``es_419``."""
+    return any(_REGION.fullmatch(part) for part in _PARTS.split(tag)[1:])
+
+
+def tag_with_region(code: str) -> str:
+    """The BCP 47 tag of a code with a region: ``lt-LT`` of ``lt_LT.UTF-8``; empty for other codes."""
+    tag = _without_locale(code.strip()).replace("_", "-")
+    return tag if _TAG.fullmatch(tag) and has_region(tag) else ""
 
 
 def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:

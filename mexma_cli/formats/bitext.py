@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from mexma_cli.errors import MexmaError, choice, in_a_line
-from mexma_cli.languages import UNSTATED, known, resolve
+from mexma_cli.languages import UNSTATED, known, resolve, tag_with_region
 from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import (
@@ -238,6 +238,8 @@ class RawText:
         each_line: As of `open_pairs`.
         header: The line with the columns' names, when it has been read and if there is one.
         others: Counts values that pairs do not have, by the names of their columns or fields.
+        segments: Counts the segments of a translation memory by the tags of their languages.
+        tags: Those of the sides, or else codes of regions that the user stated; empty for neither.
     """
 
     pieces: Iterator[bytes]
@@ -247,6 +249,8 @@ class RawText:
     each_line: bool = False
     header: list[str] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
+    segments: Counter[str] = field(default_factory=Counter)
+    tags: list[str] = field(default_factory=lambda: ["", ""])
 
     def lines(self) -> Iterator[str]:
         """The lines of the file, as by `text.lines.lines_of`."""
@@ -303,6 +307,7 @@ class Bitext(NamedTuple):
         header: The line with the columns' names, once the first pair has been read and if there is one.
         others: How many values the pairs that were read do not have, by the names of their columns or fields;
             those of lines that are written as they were read are not lost.
+        segments, tags: As of `RawText`, of the pairs that were read.
     """
 
     kind: str
@@ -310,6 +315,8 @@ class Bitext(NamedTuple):
     records: Iterator[Record]
     header: Sequence[str] = ()
     others: Mapping[str, int] = MappingProxyType({})
+    segments: Mapping[str, int] = MappingProxyType({})
+    tags: Sequence[str] = ("", "")
 
     @property
     def other_values(self) -> dict[str, int]:
@@ -539,8 +546,9 @@ def open_pairs(
             (unless all are); and TSV may have columns behind the pair, which is a `PairOfColumns` then.
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
+    tags = list(map(tag_with_region, languages))
     texts = [
-        RawText(read_pieces(path, label_of(path)), label_of(path), options, counts, each_line)
+        RawText(read_pieces(path, label_of(path)), label_of(path), options, counts, each_line, tags=tags)
         for path in paths
     ]
     if len(texts) == 2:
@@ -550,7 +558,7 @@ def open_pairs(
         texts = [text]
     format_ = formats(alignments=True)[kind]
     found = format_.read(*texts, languages=_wanted(format_, languages))
-    found = found._replace(others=texts[0].others)
+    found = found._replace(others=texts[0].others, segments=texts[0].segments, tags=tags)
     return found if left_out is not None else found._replace(records=_told(found, texts[0]))
 
 

@@ -29,7 +29,7 @@ from mexma_cli.formats.bitext import (
     told_of_languages,
 )
 from mexma_cli.formats.tsv import parsed, shortened, shown
-from mexma_cli.languages import UNSTATED, known, members
+from mexma_cli.languages import UNSTATED, has_region, known, members
 from mexma_cli.text.characters import unwrapped
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import encoding_of, is_utf8
@@ -70,6 +70,7 @@ _UTF16 = {
 _REFERENCE = re.compile("&#([xX][0-9A-Fa-f]{1,8}|[0-9]{1,8});")
 _LONGEST_REFERENCE = 12
 _REMOVED = "characters that XML forbids"
+_OTHER_TAGS = "tags of other regions than the first"
 _BEGUN = re.compile(rb"<!--|<!DOCTYPE\s")
 
 
@@ -78,7 +79,6 @@ _START = 1 << 10
 NO_SIDE = ""
 """In place of a language: nobody wants this side."""
 _PARTS = re.compile("[-_.@]")
-_REGION = re.compile(r"[A-Za-z]{2}|\d{3}")
 _OF_SEVERAL = 3
 """How well a tag fits (`_grade`) of which one of several languages is wanted, or the other way round."""
 
@@ -156,7 +156,7 @@ class _Reader:
         self._waiting: list[tuple[dict[str, str], dict[str, Any]]] = []  # units before the sides are known
         self._found: list[Pair] = []
         self._units = self._whole = 0
-        self._seen: dict[str, None] = {}  # tags, in order
+        self._seen = text.segments  # by tag, in order
         self._segments: dict[str, str] = {}
         self._properties: dict[str, Any] = {}
         self._tags: dict[str, str] = {}  # of the unit, in lower case -> as it is written
@@ -164,6 +164,7 @@ class _Reader:
         self._text: list[str] | None = None  # of the segment or property that is open
         self._code: list[str] = []  # of the element of formatting that is open
         self._length = self._codes = self._depth = 0
+        self._tagged = [False, False]
         self._parser: Any = None
         self._encoding = ""
 
@@ -326,8 +327,8 @@ class _Reader:
         elif name == "tuv":
             self._language = ""
         elif name == "tu":
-            if len(self._seen) < _LANGUAGES:
-                self._seen |= dict.fromkeys(self._segments)
+            room = len(self._seen) < _LANGUAGES
+            self._seen.update(tag for tag in self._segments if room or tag in self._seen)
             self._units += 1
             self._waiting.append((self._segments, self._properties))
             if Side(UNSTATED) not in self._sides or self._choose():
@@ -349,10 +350,22 @@ class _Reader:
         languages = {known(tag) for tag in chosen if left and tag is not None} - {UNSTATED}
         if regions := sum(known(tag) in languages for tag in left):
             self._raw.left_out["segments in another region of a language"] += regions
-        if len(left) > regions and all(side.tag != NO_SIDE for side in self._sides):
-            self._raw.left_out["segments in other languages"] += len(left) - regions
+        if all(side.tag != NO_SIDE for side in self._sides):
+            if len(left) > regions:
+                self._raw.left_out["segments in other languages"] += len(left) - regions
+            self._note_tags(chosen)
         self._whole += all(tag or side.tag == NO_SIDE for tag, side in zip(chosen, self._sides, strict=True))
         return pair_of(properties, *("" if tag is None else segments[tag] for tag in chosen))
+
+    def _note_tags(self, chosen: Sequence[str | None]) -> None:
+        """The tags of the sides are the first ones that are of their languages; others are counted."""
+        for place, (tag, side) in enumerate(zip(chosen, self._sides, strict=True)):
+            if tag is None or known(tag) != known(side.tag):
+                continue
+            if not self._tagged[place]:
+                self._tagged[place], self._raw.tags[place] = True, tag
+            if _parts(tag) != _parts(self._raw.tags[place]):
+                self._raw.left_out[_OTHER_TAGS] += 1
 
     def _sides_among(self, tags: Sequence[str], sides: Sequence[Side] | None = None) -> list[str | None]:
         try:
@@ -521,18 +534,14 @@ def _grade(side: Side, tag: str) -> int | None:
         return 0
     wanted, found = known(side.tag), known(tag)
     if wanted == found != UNSTATED:
-        if not _has_region(tag):
+        if not has_region(tag):
             return 1
-        return None if side.strict and _has_region(side.tag) else 2
+        return None if side.strict and has_region(side.tag) else 2
     return _OF_SEVERAL if found in members(side.tag) or wanted in members(tag) else None
 
 
 def _parts(tag: str) -> list[str]:
     return _PARTS.split(tag.lower())
-
-
-def _has_region(tag: str) -> bool:
-    return any(_REGION.fullmatch(part) for part in _PARTS.split(tag)[1:])
 
 
 def as_codes(tags: tuple[str, str]) -> tuple[str, str]:

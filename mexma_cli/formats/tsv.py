@@ -340,8 +340,9 @@ def _from_csv(
         if len(row) > 2 + scored and not text.each_line:
             raise MexmaError(
                 f"{where}: {len(row)} fields, and none of them is named source or target",
-                f"remove a title above the names of columns, or put names before it, such as "
-                f"{_names(len(row), scored, ids)}",
+                "remove a title above the names of columns, and rename those of the sentences source and "
+                "target; or put names above the first pair, such as "
+                f"{_names(len(row), scored, ids, delimiter)}",
             )
         names = [str(number) for number in range(1, len(row) + 1)]
         columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
@@ -354,10 +355,10 @@ def _from_csv(
     yield from text.records(chain(below, rows), pair)
 
 
-def _names(columns: int, scored: bool, ids: bool) -> str:
+def _names(columns: int, scored: bool, ids: bool, delimiter: str) -> str:
     """An example of a header for so many columns."""
     known = [*(["id" if ids else "score"] * scored), "source", "target"]
-    return ",".join([*known, *(f"other{number}" for number in range(1, columns - len(known) + 1))])
+    return delimiter.join([*known, *(f"other{number}" for number in range(1, columns - len(known) + 1))])
 
 
 def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawText) -> Pair:

@@ -38,6 +38,7 @@ from mexma_cli.formats.bitext import (
 )
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, begin_labels, labels_in
+from mexma_cli.formats.tmx import Tmx
 from mexma_cli.formats.tsv import HEADER, Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
@@ -422,7 +423,10 @@ def _written(
     with_ids = any(any(pair[3:]) for pair in first)
     if not with_ids and formats()[kind].ids == "wanted":
         pairs = _without_ids(pairs, widest(pair for pair in first if not isinstance(pair, str)), left_out)
-    yield from formats()[kind].write(pairs, bitext.languages, with_ids)
+    source, target = bitext.languages
+    if kind == Tmx.name:
+        source, target = bitext.tags[0] or source, bitext.tags[1] or target
+    yield from formats()[kind].write(pairs, (source, target), with_ids)
     left_out.update(bitext.other_values if first else {})
 
 

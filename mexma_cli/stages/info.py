@@ -15,6 +15,7 @@ from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
 from mexma_cli.formats.bitext import DEFAULT, open_lines, open_pairs
+from mexma_cli.formats.tmx import NO_SIDE, Tmx
 from mexma_cli.formats.tsv import CSV
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.stages.run.units import UNITS, RunFolder
@@ -58,7 +59,7 @@ class Info:
         facts: By name, in the order in which they are shown.
         problems: What is broken; empty if all that can be checked is right.
         parts: The stores, checkpoints and encoders in the folder.
-        rows: A table, with the same columns in every row: the languages of an encoder.
+        rows: A table, with the same columns in every row: the languages of an encoder or a TMX.
     """
 
     path: str
@@ -337,19 +338,29 @@ def _tokenizer(where: Path) -> Info:
 
 def _file(where: Path) -> Info:
     """A file of pairs, of a format that its beginning tells, or whose lines have tabs; or a text."""
-    left_out, found = Counter[str](), None
+    found, left_out = None, Counter[str]()
     with suppress(MexmaError):
         found = open_pairs(where, left_out=left_out)
+    if found is None or found.kind == Tmx.name:  # which may have more than two languages
+        with suppress(MexmaError):
+            left_out = Counter()
+            found = open_pairs(where, languages=(NO_SIDE, NO_SIDE), kind=Tmx.name, left_out=left_out)
     if (found is None or found.kind == DEFAULT) and not any(read_pieces(where, str(where))):
         return Info(str(where), "empty file")
     if found is None or (found.kind == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
         return _text(where)
-    spoken = [f"{code} ({languages.name(code)})" for code in found.languages if code != languages.UNSTATED]
+    codes = [code for code in found.languages if code not in (NO_SIDE, languages.UNSTATED)]
+    spoken = [f"{code} ({languages.name(code)})" for code in codes]
     info = Info(str(where), "sentence pairs", {"format": found.kind, "languages": ", ".join(spoken) or None})
     first: Any = None
     with info.checking():
-        for info.facts["pairs"], pair in enumerate(found.pairs, 1):
+        called = "units" if found.kind == Tmx.name else "pairs"
+        for info.facts[called], pair in enumerate(found.pairs, 1):
             first = first or pair
+    info.rows = [
+        {"tag": tag, "language": languages.name(languages.known(tag)), "segments": count}
+        for tag, count in found.segments.items()
+    ]
     if found.kind == DEFAULT and (info.problems or first is None or first.source.isdecimal()):
         return _text(where)
     if found.kind == CSV and first is None and info.problems:

@@ -355,6 +355,31 @@ def test_sides_of_a_memory_are_found_by_its_tags(tmp_path: Path) -> None:
     assert "hr, sr: --source-lang and --target-lang" in failed.stderr
 
 
+@pytest.mark.parametrize(
+    ("tags", "stated", "written"),
+    [
+        (("LT-LT", "EN-GB"), ("lt", "eng"), ("LT-LT", "EN-GB")),
+        (("lt", "en-GB"), ("lt-LT", "en-GB"), ("lt", "en-GB")),
+        (None, ("lt-LT", "en_GB.UTF-8"), ("lt-LT", "en-GB")),
+        (None, ("lit_Latn", "eng"), ("lt", "en")),
+    ],
+)
+def test_a_memory_keeps_its_tags_and_regions_that_are_stated(
+    tags: tuple[str, str] | None, stated: tuple[str, str], written: tuple[str, str], tmp_path: Path
+) -> None:
+    path, pair = tmp_path / "in", ("Katė miega.", "The cat sleeps.")
+    if tags is None:
+        write(path, "\t".join(pair))
+    else:
+        sides = zip(tags, pair, strict=True)
+        unit = "".join(f'<tuv xml:lang="{tag}"><seg>{text}</seg></tuv>' for tag, text in sides)
+        write(path, f"<tmx><body><tu>{unit}</tu></body></tmx>")
+    how = ("--off", "all", "--source-lang", stated[0], "--target-lang", stated[1])
+    ok(filtered(path, *how, "-o", tmp_path / "out.tmx"))
+    assert re.findall('xml:lang="(.*?)"', (tmp_path / "out.tmx").read_text()) == [*written]
+    assert list(open_pairs(tmp_path / "out.tmx").pairs) == [pair]
+
+
 def test_a_header_is_left_out_only_where_it_is_not_written(tmp_path: Path) -> None:
     table = write(tmp_path / "in.tsv", "source\ttarget", "", "\t".join(FINE))
     report, same, other = (tmp_path / name for name in ("report.json", "out.tsv", "out.jsonl"))

@@ -155,7 +155,7 @@ def inputs(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("knn fra.emb eng.emb -k 2 -o x.knn", 1, {"k": 2}),
         ("mine fra.emb eng.emb -o x.tsv", 1, {"k": 4}),
         ("align fra.txt eng.txt --max-size 3 -o x.tsv", 1, {"max_size": 3}),
-        ("split fra.txt --lang fra -o x.txt", 1, {"format": 3}),
+        ("split fra.txt --lang fra -o x.txt", 1, {"format": 4}),
         ("run corpus.yaml", 1, {"made by": "mexma run"}),
         ("run corpus.yaml", 3, {"made by": "mexma embed", "rows so far": 0}),
     ],
@@ -299,12 +299,28 @@ def test_a_file_of_pairs(name: str, tmp_path: Path) -> None:
     pairs = [MinedPair(0.5, "un", "one"), MinedPair(0.25, "deux", "two")]
     write_pairs(tmp_path / name, named_format(tmp_path / name, None), pairs, ("fra_Latn", "eng_Latn"))
     said = [" ".join(row.split()) for row in ok(info(tmp_path / name)).stdout.splitlines()]
-    assert said[0].endswith(f"{name}: sentence pairs") and "pairs 2" in said
+    assert (
+        said[0].endswith(f"{name}: sentence pairs") and ("units 2" if name == "a.tmx" else "pairs 2") in said
+    )
     assert "columns score source target" in said
-    spoken = "languages fra_Latn (French), eng_Latn (English)" in said
-    assert spoken == (name == "a.tmx")
+    assert ({"fr French 2", "en English 2"} <= {*said}) == (name == "a.tmx")
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
     assert info(tmp_path / name).exit_code == (name != "a.tsv")
+
+
+def test_a_memory_in_any_number_of_languages_is_listed_by_its_tags(tmp_path: Path) -> None:
+    units = [("EN-GB", "LT-LT", "ka"), ("EN-GB", "LT-LT"), ("EN-GB",)]
+    inside = ["".join(f'<tuv xml:lang="{tag}"><seg>x</seg></tuv>' for tag in tags) for tags in units]
+    path = write(
+        tmp_path / "m.tmx", f"<tmx><body>{''.join(f'<tu>{unit}</tu>' for unit in inside)}</body></tmx>"
+    )
+    done = ok(info(path, "--json")).stdout
+    assert json.loads(done)["facts"]["units"] == 3
+    assert json.loads(done)["rows"] == [
+        {"tag": "EN-GB", "language": "English", "segments": 3},
+        {"tag": "LT-LT", "language": "Lithuanian", "segments": 2},
+        {"tag": "ka", "language": "Georgian", "segments": 1},
+    ]
 
 
 def test_csv_without_known_columns_is_a_table(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_columns_of_the_stated_languages_come_before_others_named_source_and_tar
     ("title", "hint"),
     [
         ("From the CMS", "remove a title above the names of columns; or is it one side of a bitext"),
-        ("CMS,2024,May", "remove a title above the names of columns, or put names before it, such as source"),
+        ("CMS,2024,May", "remove a title above the names of columns, and rename those of the sentences"),
         ("CMS,2024", "remove the lines above these names of columns"),
     ],
 )
@@ -394,6 +394,20 @@ def test_a_title_above_the_names_of_columns_is_told_of(
         with pytest.raises(MexmaError) as error:
             list(open_pairs(path).pairs)
         assert str(error.value.hint).startswith(hint) and "tab" not in error.value.message
+
+
+def test_columns_of_unknown_names_are_read_as_the_hint_says(tmp_path: Path) -> None:
+    """In the file's own delimiter: renamed, or below names that are put before them."""
+    path, names, row = tmp_path / "a.csv", "No;Title_A;Title_B;Room", "1900.0;one;un;A1"
+    path.write_text(f"{names}\n{row}\n")
+    with pytest.raises(MexmaError, match="4 fields, and none of them is named") as error:
+        list(open_pairs(path).pairs)
+    hint = error.value.hint or ""
+    assert "rename those of the sentences source and target" in hint
+    path.write_text(f"{names.replace('Title_A', 'source').replace('Title_B', 'target')}\n{row}\n")
+    assert list(open_pairs(path).pairs) == [("one", "un")]
+    path.write_text(f"{hint.rpartition(' ')[2]}\none;un;A1;x\n")
+    assert list(open_pairs(path).pairs) == [("one", "un")]
 
 
 def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -521,7 +535,7 @@ def test_a_property_of_a_unit_is_a_score_or_none(tmp_path: Path) -> None:
     [
         ("a.tsv", "7\tun\tone\tx\n8\tdeux\ttwo\ty\n", "4 tab-separated fields, expected 3 (id,", "-f 2,3`"),
         ("a.tsv", "un\tone\tx\ndeux\ttwo\ty\n", "3 tab-separated fields, expected 2", "-f 1,2`"),
-        ("a.csv", "7,un,one,x\n8,deux,two,y\n", "4 fields", "before it, such as id,source,target,other1"),
+        ("a.csv", "7,un,one,x\n8,deux,two,y\n", "4 fields", "first pair, such as id,source,target,other1"),
         ("a.csv", "0.5,un,one,x\n0.5,deux,two,y\n", "4 fields", "such as score,source,target,other1"),
         ("a.csv", "un,one,x\ndeux,two,y\n", "3 fields", "such as source,target,other1"),
     ],

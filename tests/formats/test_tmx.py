@@ -328,6 +328,7 @@ def test_of_two_regions_every_unit_has_the_one_that_came_first_and_others_are_co
         assert raw.left_out == {
             "segments in another region of a language": 2,
             "segments in other languages": 1,
+            "tags of other regions than the first": 1,
         }
     raw = RawText(iter([text.encode()]), "x")
     assert len(list(Tmx().read(raw, languages=("en", "")).pairs)) == 3
