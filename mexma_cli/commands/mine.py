@@ -32,7 +32,7 @@ from mexma_cli.commands.options import (
     search_options,
     selection_option,
 )
-from mexma_cli.commands.tune_output import tell_estimated
+from mexma_cli.commands.tune_output import tell_copies, tell_estimated
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.settings.stages import EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import is_one_text, is_store, language_of
@@ -157,6 +157,7 @@ def command(
 def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:
     if found.estimated is not None:
         tell_estimated(settings.precision, found.estimated.cut)
+        tell_copies(found.estimated.copies)
     count = len(found.candidates)
     pairs = counted(count, "pair")
     log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
@@ -173,7 +174,7 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
         }
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
-    if chosen and found.estimated is None and count and not found.dropped.get("threshold"):
+    if chosen and not settings.finds and count and not found.dropped.get("threshold"):
         log.warning("the threshold drops none of %s", counted(found.found, "candidate"))
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.kept:

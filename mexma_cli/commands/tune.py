@@ -29,6 +29,7 @@ from mexma_cli.commands.tune_output import (
     print_estimated,
     print_languages,
     print_tuned,
+    tell_copies,
     tell_precision,
     tuned_json,
 )
@@ -223,7 +224,8 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         run = stack.enter_context(mined(job, options["encoder"], *bars))
         found = run.found.estimated
         if found is None:
-            raise MexmaError("no pair was found, so there is no threshold")
+            but = " but copies" if len(run.found) else ""
+            raise MexmaError(f"no pair{but} was found, so there is no threshold")
         model = found.model
         if options["label"] or options["labels"]:
             answers = Labels(labels, found.pairs, *run.stores)
@@ -235,12 +237,13 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
             model = answers.corrected(model)
         best = model.choose(precision)
         tell_precision(precision, best)
+        tell_copies(found.copies)
         if saved is not None:
             save_threshold(saved, stored_threshold(best, run.stores[0].manifest, languages, found.settings))
     if options["plot"] is not None:
         draw_estimate(options["plot"], model, best.threshold, inputs)
     if as_json:
-        click.echo(json.dumps(estimated_json(model, best)))
+        click.echo(json.dumps(estimated_json(model, best, found.copies)))
     else:
         print_estimated(model, best)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.reporting.tables import aligned
+from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
@@ -37,6 +38,12 @@ def tell_estimated(wanted: float | None, cut: EstimatedCut) -> None:
     else:
         said = "threshold auto: %s, with the best F1 and a precision of %.2f %%, as estimated (%s)"
         log.info(said, _threshold(cut.threshold), 100 * cut.precision, _interval(cut.precision_interval))
+
+
+def tell_copies(copies: int) -> None:
+    """Say how many pairs take no part in the estimate, if there are any."""
+    if copies:
+        log.info("the estimate leaves out %s, which --drop-copies drops", counted(copies, "copy", "copies"))
 
 
 def print_tuned(found: Tuned) -> None:
@@ -124,12 +131,13 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def estimated_json(found: PairPrecision, best: EstimatedCut) -> dict[str, Any]:
+def estimated_json(found: PairPrecision, best: EstimatedCut, copies: int) -> dict[str, Any]:
     """A threshold from probabilities, and the table."""
     table = [_cut_json(step) for step in _steps(found, best)]
     return _cut_json(best) | {
         "translations_interval": list(found.translations_interval),
         "candidates": int(found.count[-1]),
+        "copies": copies,
         "table": table,
     }
 

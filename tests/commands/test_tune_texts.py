@@ -59,6 +59,29 @@ def test_the_interval_contains_the_true_precision(text: Path, how: str) -> None:
     assert found["precision"] >= 0.9 and low <= truth(text, found["threshold"], *options) <= high
 
 
+@pytest.mark.parametrize("how", [(), ("--margin", "ratio")])
+def test_copies_are_left_out(text: Path, how: tuple[str, ...], tmp_path: Path) -> None:
+    """They score high, and would be called right; a file of nothing else has no threshold."""
+    lines = [(text / f"{name}.txt").read_text("utf-8").splitlines() for name in ("spa", "eng")]
+    every = (ROOT / "examples/spa-eng/eng.txt").read_text("utf-8").splitlines()
+    copies = [line for line in every if line not in lines[1]][-40:]
+    both = [write(tmp_path / f"{side}.txt", *lines[side], *copies) for side in (0, 1)]
+    done = ok(run("tune", *both, *LANGUAGES, *how, "--json"))
+    found = json.loads(done.stdout)
+    assert abs(found["copies"] - 40) <= 2 and f"leaves out {found['copies']} copies" in done.stderr
+    assert 90 < found["translations"] < 170  # and not 190
+    mined = ok(run("mine", *both, *LANGUAGES, *how, "--precision", "0.9"))
+    kept = [line.split("\t")[1:] for line in mined.stdout.splitlines()]
+    assert sum(source == target for source, target in kept) >= 38 and "leaves out" in mined.stderr
+    less = ok(run("mine", *both, *LANGUAGES, *how, "--precision", "0.9", "--drop-copies"))
+    assert [pair for pair in kept if pair[0] != pair[1]] == [
+        line.split("\t")[1:] for line in less.stdout.splitlines()
+    ] and "leaves out" not in less.stderr
+    alone = [write(tmp_path / f"{side}.txt", *copies) for side in (0, 1)]
+    fails(run("tune", *alone, *LANGUAGES, *how), 1, "no pair but copies was found, so there is no threshold")
+    assert len(ok(run("mine", *alone, *LANGUAGES, *how, "--precision", "0.9")).stdout.splitlines()) == 40
+
+
 def test_what_is_printed_and_kept(text: Path, tmp_path: Path) -> None:
     """Recall is not printed: translations that are no candidates, or look wrong, cannot be counted."""
     pytest.importorskip("matplotlib")

@@ -86,12 +86,14 @@ class MiningJob:
 @dataclass(frozen=True)
 class Estimated:
     """A threshold that was found by probabilities, for these settings, from all `pairs` that pass the
-    filters, best first; the `model` knows how precise they are."""
+    filters and are no copies, best first; the `model` knows how precise they are."""
 
     cut: EstimatedCut
     settings: MineSettings
     pairs: Candidates
     model: PairPrecision
+    copies: int
+    """Pairs that are copies, which are no translations."""
 
 
 class Clock:
@@ -127,7 +129,7 @@ class Mined:
     languages: tuple[str, str]
     """FLORES-200 codes of source and target."""
     estimated: Estimated | None = None
-    """None: the threshold was given, or there is no pair."""
+    """None: the threshold was given, or there is no pair but copies."""
     inputs: tuple[Path, ...] = ()
     """What `write` does not write over."""
 
@@ -276,30 +278,36 @@ def selected(stores: StorePair, sides: Sides, matched: Matched, job: MiningJob, 
     estimated = None
     if settings.finds and len(pairs):
         with clock("threshold"):
-            estimated = _estimated(pairs, stores, sides, twins, settings)
+            estimated = _estimated(pairs, texts, stores, sides, twins, settings)
+    if estimated is not None:
         if job.documents is not None:
             log.warning("%s", UNDERESTIMATED)
-        pairs = _keep_counting(pairs, slice(estimated.cut.count), dropped, "threshold")
+        above = slice(pairs.count_above(estimated.cut.threshold))
+        pairs = _keep_counting(pairs, above, dropped, "threshold")
     if settings.top is not None:
         pairs = _keep_counting(pairs, slice(settings.top), dropped, "top")
     return Selected(pairs, texts, dict(+dropped), estimated)
 
 
 def _estimated(
-    pairs: Candidates,
+    found: Candidates,
+    texts: PairTexts,
     stores: StorePair,
     sides: Sides,
     twins: tuple[np.ndarray, np.ndarray] | None,
     settings: MineSettings,
-) -> Estimated:
-    """The threshold that the settings want; refused where none has the precision. `twins` are those of
-    `ranks_in`."""
+) -> Estimated | None:
+    """The threshold that the settings want; None where all pairs are copies; refused where none has the
+    precision. `twins` are those of `ranks_in`."""
+    pairs = found if settings.drop_copies else _without_copies(found, texts, Counter())[0]
+    if not len(pairs):
+        return None
     if settings.score == "probability":
         model = PairPrecision(pairs.scores, pairs.scores)
     else:
         given = pairs if twins is None else pairs.mapped(twins)
         model = PairPrecision(pairs.scores, pair_probabilities(stores, sides, given, settings))
-    return Estimated(model.choose(settings.precision), settings, pairs, model)
+    return Estimated(model.choose(settings.precision), settings, pairs, model, len(found) - len(pairs))
 
 
 def _filtered(
