@@ -494,12 +494,12 @@ def write_pairs(
 
 def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
     """The pairs; warn where the first ones look as if they were in other languages."""
-    from mexma_cli.text.identify import FEWEST, LOOKED_AT, identifier, warn_of_languages
+    from mexma_cli.text.identify import LOOKED_AT, identifier, warn_of_languages
 
     pairs = iter(pairs)
     first = list(islice(pairs, LOOKED_AT))
     stated = any(known(code) != UNSTATED for code in languages)
-    if stated and len(first) >= FEWEST:
+    if stated:
         sides = [pair.source for pair in first], [pair.target for pair in first]
         warn_of_languages(sides, languages, identifier("py3langid"))
     return chain(first, pairs)

@@ -19,6 +19,7 @@ from mexma_cli import languages
 from mexma_cli.errors import MexmaError, choice, require
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters, share_in_script
+from mexma_cli.text.lines import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -318,12 +319,17 @@ def _texts(lines: Sequence[str], documents: np.ndarray, asked: np.ndarray) -> li
 def swapped_sides(sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
     """Say that N sources and N targets look as if the sides were swapped; empty if they do not. They
     should be in the `spoken` languages, codes of which some may be unknown to the identifier."""
-    return _swapped([[guess.language for guess in model.identify(side)] for side in sides], spoken, model)
+    return _swapped([_guessed(side, model) for side in sides], spoken, model)
+
+
+def _guessed(lines: Iterable[str], model: Identifier) -> list[str]:
+    """The languages of the lines that are not blank: units of other languages are such in a side of a TMX."""
+    return [guess.language for guess in model.identify([line for line in lines if not is_blank(line)])]
 
 
 def _swapped(guesses: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier) -> str:
     meant = [kindred(code) & model.known for code in spoken]
-    if meant[0] & meant[1] or not any(guesses):
+    if meant[0] & meant[1] or not guesses or not all(guesses):
         return ""
     for own, wanted in enumerate(meant):
         shares = [sum(language in wanted for language in side) / len(side) for side in guesses]
@@ -337,11 +343,14 @@ def warn_of_languages(
     sides: Sequence[Sequence[str]], spoken: tuple[str, str], model: Identifier | None
 ) -> None:
     """Warn of `swapped_sides`, and of a side that is nearly all in one other language than the stated one, if
-    there is an identifier; `spoken` may be any text that a user states."""
-    if model is None or not any(sides):
+    there is an identifier, and unless a side has fewer sentences than `FEWEST`; `spoken` may be any text that
+    a user states."""
+    if model is None:
         return
     codes = languages.known(spoken[0]), languages.known(spoken[1])
-    guesses = [[guess.language for guess in model.identify(side)] for side in sides]
+    guesses = [_guessed(side, model) for side in sides]
+    if min(map(len, guesses), default=0) < FEWEST:
+        return
     if wrong := _swapped(guesses, codes, model):
         log.warning("%s: are the sides swapped, or the languages that are stated?", wrong)
         return
@@ -352,17 +361,17 @@ def warn_of_languages(
 
 def another_language(lines: Sequence[str], code: str, model: Identifier) -> str:
     """Say that lines are nearly all in one other language than the stated one, a FLORES-200 code; empty
-    if they are not, or if they are fewer than `FEWEST`."""
-    guesses = [guess.language for guess in model.identify(lines)]
-    return _another_language("lines", code, guesses, model) if len(lines) >= FEWEST else ""
+    if they are not, or if fewer than `FEWEST` are not blank."""
+    guesses = _guessed(lines, model)
+    return _another_language("lines", code, guesses, model) if len(guesses) >= FEWEST else ""
 
 
 def another_script(lines: Iterable[str], code: str) -> str:
     """Say that the first lines are nearly all in another script than the stated language's, a FLORES-200
-    code; empty if they are not, or if they are fewer than `FEWEST`. No model is loaded."""
+    code; empty if they are not, or if fewer than `FEWEST` are not blank. No model is loaded."""
     if (script := languages.script(code)) is None:
         return ""
-    first = [line[:_LONGEST] for line in islice(lines, LOOKED_AT)]
+    first = [line[:_LONGEST] for line in islice(lines, LOOKED_AT) if not is_blank(line)]
     share = share_in_script("\n".join(first), script) if len(first) >= FEWEST else None
     if share is None or 1 - share <= _NEARLY_ALL:
         return ""

@@ -13,6 +13,7 @@ from mexma_cli.text.identify import (
     FEWEST,
     Guess,
     Identifier,
+    another_language,
     another_script,
     expected,
     identifier,
@@ -197,6 +198,26 @@ def test_lines_in_another_script_than_the_language_that_is_stated() -> None:
     wrong = "84 % of the letters are not of the script of srp_Latn, which is stated"
     assert another_script(russian, "srp_Latn") == wrong
     assert another_script(russian, "und") == another_script(["..."] * FEWEST, "srp_Latn") == ""
+    few = [*russian[1:], *[" "] * 10]
+    assert another_script([*russian, ""], "srp_Latn") == wrong and another_script(few, "srp_Latn") == ""
+
+
+@pytest.mark.parametrize(("filled", "told"), [(FEWEST, True), (FEWEST - 1, False)])
+def test_blank_lines_are_in_no_language(
+    filled: int, told: bool, model: Identifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    english = ["The dog is asleep in the kitchen of the old house."] * filled + [""] * 90
+    spanish = ["El perro duerme en la cocina de la casa vieja."] * 50 + ["\u200b"] * 50
+    assert another_language(spanish, "spa_Latn", model) == ""
+    wrong = "100 % of the {} look English, and Spanish is stated"
+    assert another_language(english, "spa_Latn", model) == (wrong.format("lines") if told else "")
+    assert swapped_sides((spanish, [""] * 100), ("eng_Latn", "spa_Latn"), model) == ""
+    assert swapped_sides((english, spanish), ("spa_Latn", "eng_Latn"), model).startswith("0% of the sources")
+    assert swapped_sides((english, spanish), ("eng_Latn", "spa_Latn"), model) == ""
+    warn_of_languages((english, spanish), ("eng_Latn", "spa_Latn"), model)
+    assert not caplog.text
+    warn_of_languages((english, english), ("spa_Latn", "eng_Latn"), model)
+    assert (wrong.format("sources") in caplog.text) == told
 
 
 def test_of_no_pairs_no_side_is_swapped() -> None:
