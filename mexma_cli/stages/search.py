@@ -116,10 +116,9 @@ def places(target: EmbeddingStore, documents: Path | None = None) -> Place:
     document is the path of a text that was embedded."""
     if documents is None:
         return target.place
-    of_line, ids = read_ids(documents)
+    of_line, names = read_ids(documents)
     check_lines(documents, len(of_line), target.rows, target.manifest.source.path)
     tell_if_older(target, documents)
-    names = list(ids)
     return lambda row: (target.place(row)[0], names[of_line[row]])
 
 

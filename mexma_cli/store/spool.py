@@ -63,6 +63,26 @@ class Spool:
         return np.memmap(self._file, self._dtype, "r", shape=(self.rows,))
 
 
+class TextSpool:
+    """Strings, one behind the other in a temporary file. A full disk is a message."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+
+    def write(self, texts: Iterable[str]) -> np.ndarray:
+        """Append strings, and say how many bytes each of them takes, int64 [n]."""
+        held = [text.encode("utf-8") for text in texts]
+        with temporary_space():
+            self._file.write(b"".join(held))
+            self._file.flush()
+        return np.fromiter(map(len, held), np.int64, len(held))
+
+    def read(self, ends: np.ndarray, sizes: np.ndarray) -> list[str]:
+        """The strings that end at some places in the file, [n], and take so many bytes, [n]."""
+        file, spans = self._file.fileno(), zip(ends.tolist(), sizes.tolist(), strict=True)
+        return [os.pread(file, size, end - size).decode("utf-8") for end, size in spans]
+
+
 class Table:
     """Records in any order, read back sorted. Up to `BUFFER` bytes of them are in memory; more are sorted in
     runs in a temporary file, and the runs are merged. A full disk is as for `Spool`.

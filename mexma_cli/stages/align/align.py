@@ -76,7 +76,7 @@ class Documents:
     source: DocumentSide
     target: DocumentSide
     pairs: np.ndarray
-    alone: tuple[list[str], list[str]]
+    alone: tuple[Sequence[str], Sequence[str]]
     found: bool = False
 
     @property
@@ -113,9 +113,9 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
         check_comparable(source.store, target.store)
     if inputs.find:
         return Documents(source, target, np.zeros((0, 2), np.int32), ([], []))
-    numbers = [{name: number for number, name in enumerate(side.names)} for side in (source, target)]
-    pairs, alone = pair_documents((numbers[0], numbers[1]), inputs.docs or paths, inputs.pairs)
-    return Documents(source, target, pairs, alone)
+    ids = source.names, target.names
+    pairs = pair_documents(ids, inputs.docs or paths, inputs.pairs)
+    return Documents(source, target, pairs, unpaired(ids, pairs))
 
 
 UNLIKE, _ENOUGH, SCARCE = 0.25, 20, 0.25

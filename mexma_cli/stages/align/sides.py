@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, fingerprint
 from mexma_cli.languages import UNSTATED
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids, tell_if_older
+from mexma_cli.stages.mine.documents import Ids, RowsByDocument, check_lines, read_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.split.inputs import passed_over_in_words, with_text
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
@@ -69,22 +69,22 @@ class TextSide:
                 log.warning("%s: %s", label, text.broken)
             rows, sentences, self.identity = text.lines, read_again(text), text.checksum
         of_line = np.zeros(rows, np.int32)
-        self.names: Sequence[str] = [""]
+        self.names = Ids([[""]])
         beside = path.with_name(f"{Path(plain_name(path.name)).stem}.docs")
         if documents is None and beside.is_file():
             log.warning("%s is aligned as one document; --docs %s says where each begins", label, beside)
         if documents is not None:
-            of_line, ids = read_ids(documents)
+            of_line, self.names = read_ids(documents)
             check_lines(documents, len(of_line), rows, label)
             if self.store is not None:
                 tell_if_older(self.store, documents)
-            self.names, self.identity = list(ids), [self.identity, checksum_file(documents)]
+            self.identity = [self.identity, checksum_file(documents)]
             pieces = int(np.count_nonzero(np.diff(of_line))) + 1
-            if pieces > len(ids):
+            if pieces > len(self.names):
                 log.warning(
                     "documents of %s are in pieces (%s documents, %s pieces): the lines of each are "
                     "taken together, in the order of the file",
-                    *(documents, f"{len(ids):,}", f"{pieces:,}"),
+                    *(documents, f"{len(self.names):,}", f"{pieces:,}"),
                 )
         filled = np.zeros(rows, bool)
 
@@ -120,23 +120,23 @@ class FolderSide:
         found = documents_in(path, passed_over := Counter())
         if passed_over:
             log.info("%s: %s", path, passed_over_in_words(passed_over))
-        self.names: Sequence[str] = list(found)
+        self.names = Ids([list(found)])
         self._paths = list(found.values())
         self.store = None
         self.sizes = np.zeros(len(found), np.int64)
         contents, start = list[list[Any]](), b""
-        for number, file in enumerate(self._paths):
+        for number, (name, file) in enumerate(found.items()):
             if is_store(file):
                 store = open_store(file)
                 first = self.store = store if self.store is None else self.store
                 check_encoder(store, first.manifest.encoder, first.manifest.fingerprint, str(first.path))
                 self.sizes[number] = store.rows
-                contents.append([self.names[number], content_checksum(store)])
+                contents.append([name, content_checksum(store)])
             else:
                 start += next(read_pieces(file, str(file)), b"") if len(start) < _START else b""
                 state = file.stat()
                 self.sizes[number] = state.st_size // _BYTES + 1
-                contents.append([self.names[number], state.st_size, state.st_mtime_ns])
+                contents.append([name, state.st_size, state.st_mtime_ns])
         if broken := broken_lines(start):
             log.warning("%s: %s", path, broken)
         self.identity: Any = fingerprint([*contents, *filter(None, [stated_encoding()])])

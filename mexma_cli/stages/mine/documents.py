@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import compress, islice, repeat
 from operator import ne
@@ -22,7 +23,7 @@ from mexma_cli.store.spool import (
     RaggedSpool,
     Spool,
     Table,
-    flat,
+    TextSpool,
     repeats,
     scattered,
     slices_of,
@@ -36,9 +37,9 @@ log = logging.getLogger(__name__)
 _LINES = 1 << 16  # read at a time
 _FIRST, _SPACES = 1000, 3
 """First lines of a file of ids that may be sentences: those with more spaces than ids have, in the mean."""
-_RUN_KEYS = ("high", "low", "side", "run")
-_RUN = np.dtype([("high", "<u8"), ("low", "<u8"), ("side", "?"), ("run", "<i8")])
-_SAME = np.dtype([("run", "<i8"), ("first", "<i8")])
+_ID_KEYS = ("high", "low", "target", "place")
+_ID = np.dtype([("high", "<u8"), ("low", "<u8"), ("target", "?"), ("place", "<i8")])
+_KEY = np.dtype([("document", "<i8"), ("key", "<i8")])
 _PAIR = np.dtype([("source", "<i8"), ("target", "<i8")])
 
 
@@ -103,24 +104,21 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     file of lines `source id TAB target id`, in which an id can be in several; the log says which are not.
 
     A line may have more than the id behind a tab, such as a sentence's place in its document. Refused: a line
-    without an id, a pair with an unknown one, no pair at all. Equal ids are found on disk; a list of pairs
-    and the ids that it can name are held in memory.
+    without an id, a pair with an unknown one, no pair at all. Ids are on disk; a list of pairs and the ids
+    that it can name are held in memory.
     """
     sides = source, target
-    if pairs is None:
-        lines, table, keys, alone = _equal_ids(sides)
-    else:
-        (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, sides)
-        lines = source_lines, target_lines
-        table, alone = pair_documents((source_ids, target_ids), sides, pairs)
-        keys = _keys(table, len(source_ids), 0), _keys(table, len(target_ids), 1)
-    documents = len(keys[0].ends) - 1, len(keys[1].ends) - 1
+    (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, sides)
+    ids, documents = (source_ids, target_ids), (len(source_ids), len(target_ids))
+    table = pair_documents(ids, sides, pairs)
+    places = _alone(table, documents[0], 0), _alone(table, documents[1], 1)
+    alone = source_ids.at(places[0]), target_ids.at(places[1])
     tell_documents(len(table), alone, documents)
     return DocumentPairs(
-        source=lines[0],
-        target=lines[1],
+        source=source_lines,
+        target=target_lines,
         pairs=table,
-        keys=keys,
+        keys=(_keys(table, places[0], 0), _keys(table, places[1], 1)),
         documents=documents,
         alone=(len(alone[0]), len(alone[1])),
         paths=sides,
@@ -128,136 +126,146 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     )
 
 
-def _keys(pairs: np.ndarray, documents: int, side: int) -> Ragged:
-    """`DocumentPairs.keys` of a side of so many documents."""
-    alone = np.setdiff1d(np.arange(documents), pairs[:, side])
-    owners = np.concatenate([pairs[:, side], alone])
-    order = np.argsort(owners, kind="stable")
-    keys = np.concatenate([np.arange(len(pairs)), -1 - 2 * alone - side])[order]
-    return Ragged(keys, np.searchsorted(owners[order], np.arange(documents + 1)))
+def _keys(pairs: np.ndarray, alone: np.ndarray, side: int) -> Ragged:
+    """`DocumentPairs.keys` of a side, from its documents in no pair, int64 [n]."""
+    table, found = Table(_KEY, "document", together=1), RaggedSpool(np.int64)
+    for part in slices_of(len(pairs), _LINES):
+        table.append(document=pairs[part, side], key=np.arange(part.start, part.stop))
+    for part in slices_of(len(alone), _LINES):
+        table.append(document=alone[part], key=-1 - 2 * alone[part] - side)
+    for keys in table.sorted():
+        starts = np.flatnonzero(~repeats(keys, "document"))
+        found.write(keys["key"], np.diff(starts, append=len(keys)))
+    return found.ragged()
 
 
-class _Names(Sequence[str]):
-    """Some of the ids in a file, which are on disk."""
+class Ids(Sequence[str]):
+    """Ids on disk, as they come in blocks; or those of them at some places, int64 [n]."""
 
-    def __init__(self, names: Ragged, chosen: np.ndarray) -> None:
-        self._names, self._chosen = names, chosen
+    def __init__(self, blocks: Iterable[Sequence[str]]) -> None:
+        self._texts, last = TextSpool(), 0
+        ends, digests, places = Spool(np.int64), Spool(np.uint64), Spool(np.int64)
+        ends.write(np.zeros(1, np.int64))
+        for block in blocks:
+            found = last + np.cumsum(self._texts.write(block))
+            digests.write(digests_of(block).ravel())
+            places.write(np.arange(places.rows, places.rows + len(block)))
+            ends.write(found)
+            last = int(found[-1]) if len(found) else last
+        self._ends, self._digests = np.asarray(ends.array()), digests.array().reshape(-1, 2)
+        self._places = np.asarray(places.array())  # plain arrays, for memory-mapped ones are slow to index
+
+    def at(self, places: np.ndarray) -> Ids:
+        """Those at some places; all that is found of these is as it is here."""
+        found = copy(self)
+        found._places = np.asarray(_each(self._places, places, np.int64))
+        return found
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._places)
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
-        return self._names.at(self._chosen[[place]])[0].tobytes().decode("utf-8")
+        places = np.atleast_1d(self._places[place])
+        ends = self._ends[places + 1]
+        found = self._texts.read(ends, ends - self._ends[places])
+        return found if isinstance(place, slice) else found[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for part in slices_of(len(self), _LINES):
+            yield from self[part]
+
+    def digests(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Places of some ids after others, int64 [n], and both halves of their checksums, uint64 [n]."""
+        for part in slices_of(len(self), _LINES):
+            high, low = self._digests[self._places[part]].T
+            yield np.arange(part.start, part.stop), high, low
 
 
-def _equal_ids(
-    sides: tuple[Path, Path],
-) -> tuple[list[np.ndarray], np.ndarray, tuple[Ragged, Ragged], tuple[_Names, _Names]]:
-    """The document of every line, the pairs, their `keys` and the documents in none, as `read_documents` has
-    them, of equal ids; all of them memory-mapped."""
-    table, pairs = Table(_RUN, *_RUN_KEYS, together=2), Table(_PAIR, "source")
-    texts = [_runs(path, side, table) for side, path in enumerate(sides)]
-    same = Spool(_SAME), Spool(_SAME)
-    for runs in table.sorted():
-        places = np.arange(len(runs))
-        new, own = (~repeats(runs, *_RUN_KEYS[:count]) for count in (2, 3))
-        starts, firsts = (np.maximum.accumulate(np.where(which, places, 0)) for which in (new, own))
-        for side, found in enumerate(same):
-            here = runs["side"] == side
-            found.write(np.rec.fromarrays([runs["run"][here], runs["run"][firsts[here]]], dtype=_SAME))
-        targets = np.flatnonzero(own & ~new)
-        pairs.append(source=runs["run"][starts[targets]], target=runs["run"][targets])
-    numbers, first, counts = [], [], []
-    for (_, names), found in zip(texts, same, strict=True):
-        count, known, documents = len(names.ends) - 1, Spool(np.int32), 0
-        parts = (found.read(part.start, part.stop) for part in slices_of(count, _LINES))
-        first.append(scattered(count, np.int64, -1, ((part["run"], part["first"]) for part in parts)))
-        for part in slices_of(count, _LINES):
-            ends = documents + np.cumsum(first[-1][part] == np.arange(part.start, part.stop))
-            known.write(ends - 1)
-            documents = int(ends[-1])
-        numbers.append(_each(known.array(), first[-1]))
-        counts.append(documents)
-    paired = Spool(np.int32)
-    for part in pairs.sorted():  # a document's number rises with its first run
-        own, other = numbers[0][part["source"]], numbers[1][part["target"]]
-        paired.write(np.column_stack([own, other]).ravel())
-    if not paired.rows:
-        raise _none_in_common(sides)
-    of, keys, alone = paired.array().reshape(-1, 2), list[Ragged](), list[_Names]()
-    for side, (_, names) in enumerate(texts):
-        spans = slices_of(len(of), _LINES)
-        pair = ((of[span, side], np.arange(span.start, span.stop)) for span in spans)
-        key = scattered(counts[side], np.int64, -1, pair)
-        every, lonely = RaggedSpool(np.int64), Spool(np.int64)
-        for part in slices_of(len(key), _LINES):
-            own = -1 - 2 * np.arange(part.start, part.stop) - side
-            every.write(np.where(key[part] < 0, own, key[part]), np.ones(len(own), np.int64))
-        for part in slices_of(len(first[side]), _LINES):
-            runs = np.arange(part.start, part.stop)
-            lonely.write(runs[(first[side][part] == runs) & (key[numbers[side][part]] < 0)])
-        keys.append(every.ragged())
-        alone.append(_Names(names, lonely.array()))
-    lines = [_each(number, of_line) for number, (of_line, _) in zip(numbers, texts, strict=True)]
-    return lines, of, (keys[0], keys[1]), (alone[0], alone[1])
+def read_ids(path: Path) -> tuple[np.ndarray, Ids]:
+    """The document of every line, numbered as they come, int32 [lines], memory-mapped, and the ids of the
+    documents."""
+    of_line = Spool(np.int64)  # first the run of lines that it is in, after one another and of the same id
+
+    def runs() -> Iterator[list[str]]:
+        before, count, ids = "", 0, ids_of_lines(path)
+        while part := list(islice(ids, _LINES)):
+            new = list(map(ne, part, [before, *part]))
+            of_line.write(count - 1 + np.cumsum(new))
+            yield (heads := list(compress(part, new)))
+            before, count = part[-1], count + len(heads)
+
+    ids = Ids(runs())
+    table, heads, numbers = Table(_ID, *_ID_KEYS, together=2), Spool(np.int64), Spool(np.int32)
+    for places, high, low in ids.digests():
+        table.append(high=high, low=low, place=places, target=False)
+    first = scattered(len(ids), np.int64, -1, _firsts(table))
+    for part in slices_of(len(first), _LINES):
+        places = np.arange(part.start, part.stop)
+        heads.write(places[first[part] == places])
+    chosen = heads.array()
+    for part in slices_of(len(first), _LINES):
+        numbers.write(np.searchsorted(chosen, first[part]))
+    return _each(numbers.array(), of_line.array(), np.int32), ids.at(chosen)
 
 
-def _runs(path: Path, side: int, table: Table) -> tuple[np.ndarray, Ragged]:
-    """The run of every line, int64 [lines], lines after one another of the same id, and the bytes of each
-    run's id; the runs go into a table of `_RUN`."""
-    of_line, names, before = Spool(np.int64), RaggedSpool(np.uint8), ""
-    ids = ids_of_lines(path)
-    while part := list(islice(ids, _LINES)):
-        new = list(map(ne, part, [before, *part]))
-        heads = list(compress(part, new))
-        of_line.write(names.rows - 1 + np.cumsum(new))
-        high, low = digests_of(heads).T
-        table.append(high=high, low=low, side=side, run=names.rows + np.arange(len(heads)))
-        names.write(*flat(name.encode("utf-8") for name in heads))
-        before = part[-1]
-    return of_line.array(), names.ragged()
+def _firsts(table: Table) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Places, int64 [n], and the first place of an equal id for each."""
+    for ids in table.sorted():
+        first = np.where(repeats(ids, "high", "low"), 0, np.arange(len(ids)))
+        yield ids["place"], ids["place"][np.maximum.accumulate(first)]
 
 
-def _each(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The values at many places, int32 [n], memory-mapped."""
-    found = Spool(np.int32)
+def _each(values: np.ndarray, places: np.ndarray, dtype: Any) -> np.ndarray:
+    """The values at many places, [n], memory-mapped."""
+    found = Spool(dtype)
     for part in slices_of(len(places), _LINES):
         found.write(values[places[part]])
     return found.array()
 
 
-def pair_documents(
-    ids: tuple[Mapping[str, int], Mapping[str, int]], sides: tuple[Path, Path], pairs: Path | None = None
-) -> tuple[np.ndarray, tuple[list[str], list[str]]]:
-    """The pairs of documents, int32 [n, 2], each once, sorted, and the documents of both sides that are in
-    none; from the documents' numbers by their ids, and `pairs` as for `read_documents`. `sides` is where they
-    are, for messages."""
-    if pairs is None:
-        found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
-        if not found:
-            raise _none_in_common(sides)
-    else:
-        found = [(ids[0][a], ids[1][b]) for a, b in read_id_pairs(pairs, ids, sides, documents=True)]
-    pairs_of = np.array(sorted(set(found)), np.int32)
-    return pairs_of, unpaired((list(ids[0]), list(ids[1])), pairs_of)
-
-
-def _none_in_common(sides: tuple[Path, Path]) -> MexmaError:
-    return MexmaError(
+def pair_documents(ids: tuple[Ids, Ids], sides: tuple[Path, Path], listed: Path | None = None) -> np.ndarray:
+    """The pairs of documents, int32 [n, 2], each once, sorted, from their ids and `listed`, which are the
+    `pairs` of `read_documents`. `sides` is where they are, for messages."""
+    if listed is not None:
+        source, target = ({name: place for place, name in enumerate(own)} for own in ids)
+        named = read_id_pairs(listed, (source, target), sides, documents=True)
+        return np.array(sorted({(source[a], target[b]) for a, b in named}), np.int32)
+    if len(pairs := _equal(ids)):
+        return pairs
+    raise MexmaError(
         f"{sides[0]} and {sides[1]} have no document id in common",
         "`mexma align --find-documents` finds those that belong together; --document-pairs names them",
     )
 
 
-def unpaired(names: tuple[Sequence[str], Sequence[str]], pairs: np.ndarray) -> tuple[list[str], list[str]]:
+def _equal(ids: tuple[Ids, Ids]) -> np.ndarray:
+    """The places of equal ids of both sides, int32 [n, 2], by the first side's, memory-mapped."""
+    table, pairs, found = Table(_ID, *_ID_KEYS, together=2), Table(_PAIR, "source"), Spool(np.int32)
+    for side, own in enumerate(ids):
+        for places, high, low in own.digests():
+            table.append(high=high, low=low, place=places, target=side == 1)
+    for both in table.sorted():
+        second = np.flatnonzero(repeats(both, "high", "low"))  # an id is on each side once
+        pairs.append(source=both["place"][second - 1], target=both["place"][second])
+    for part in pairs.sorted():
+        found.write(np.column_stack([part["source"], part["target"]]).ravel())
+    return found.array().reshape(-1, 2)
+
+
+def unpaired(ids: tuple[Ids, Ids], pairs: np.ndarray) -> tuple[Ids, Ids]:
     """The documents of both sides that are in none of the pairs, int32 [n, 2]."""
-    taken = [set(pairs[:, side].tolist()) for side in (0, 1)]
-    source, target = (
-        [name for place, name in enumerate(own) if place not in taken[side]] for side, own in enumerate(names)
-    )
+    source, target = (own.at(_alone(pairs, len(own), side)) for side, own in enumerate(ids))
     return source, target
+
+
+def _alone(pairs: np.ndarray, documents: int, side: int) -> np.ndarray:
+    """Which of a side's documents are in no pair, int64 [n], memory-mapped."""
+    parts = (pairs[part, side] for part in slices_of(len(pairs), _LINES))
+    paired = scattered(documents, bool, False, ((part, np.ones(len(part), bool)) for part in parts))
+    found = Spool(np.int64)
+    for part in slices_of(documents, _LINES):
+        found.write(part.start + np.flatnonzero(~paired[part]))
+    return found.array()
 
 
 def tell_documents(
@@ -307,12 +315,3 @@ def ids_of_lines(path: Path) -> Iterator[str]:
     spaces = sum(map(str.count, first, repeat(" ")))
     if len(first) > 0.9 * min(line, _FIRST) and spaces > _SPACES * len(first):
         log.warning("nearly every line of %s is a document of its own: name the .docs file of a text", path)
-
-
-def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
-    """The document of every line, numbered as they come, int32 [lines], memory-mapped, and the numbers."""
-    numbers, lines = dict[str, int](), Spool(np.int32)
-    named = (numbers.setdefault(name, len(numbers)) for name in ids_of_lines(path))
-    while len(part := np.fromiter(islice(named, _LINES), np.int32)):
-        lines.write(part)
-    return lines.array(), numbers

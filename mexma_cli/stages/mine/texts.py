@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -11,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.files import temporary_space
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Lists
 from mexma_cli.mining.margin import mean_of
 from mexma_cli.mining.match import rank_of
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.store.spool import Spool, Table, distinct
+from mexma_cli.store.spool import Spool, Table, TextSpool, distinct
 
 _LINES = 1 << 16  # read at a time
 
@@ -29,30 +26,22 @@ class KeptTexts:
     def __init__(self, sentences: Iterator[str], rows: np.ndarray) -> None:
         self._rows = distinct(rows)
         self._ends = np.zeros(len(self._rows) + 1, dtype=np.int64)
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
-        with temporary_space():
-            self._fill(sentences)
+        self._texts = TextSpool()
+        self._fill(sentences)
 
     def take(self, rows: np.ndarray) -> list[str]:
         """The sentences of some of the rows, in their order."""
         places = np.searchsorted(self._rows, rows)
-        file = self._file.fileno()
-        starts, ends = self._ends[places].tolist(), self._ends[places + 1].tolist()
-        return [
-            os.pread(file, end - start, start).decode("utf-8")
-            for start, end in zip(starts, ends, strict=True)
-        ]
+        ends = self._ends[places + 1]
+        return self._texts.read(ends, ends - self._ends[places])
 
     def _fill(self, sentences: Iterator[str]) -> None:
         first = done = 0
         while done < len(self._rows) and (block := list(islice(sentences, _LINES))):
             until = int(np.searchsorted(self._rows, first + len(block)))
-            chosen = [block[row].encode("utf-8") for row in (self._rows[done:until] - first).tolist()]
-            self._file.write(b"".join(chosen))
-            lengths = np.fromiter(map(len, chosen), dtype=np.int64, count=len(chosen))
-            self._ends[done + 1 : until + 1] = self._ends[done] + np.cumsum(lengths)
+            sizes = self._texts.write(block[row] for row in (self._rows[done:until] - first).tolist())
+            self._ends[done + 1 : until + 1] = self._ends[done] + np.cumsum(sizes)
             first, done = first + len(block), until
-        self._file.flush()
 
 
 _PLACES = 1 << 18  # pairs of a bucket, if there are not more than `_BUCKETS` of them
@@ -134,7 +123,7 @@ class JoinedSide:
         self._step = max(_PLACES, -(-len(rows) // _BUCKETS))
         buckets = -(-len(rows) // self._step)
         self._records = [Spool(_RECORD) for _ in range(buckets)]
-        self._texts = [tempfile.TemporaryFile() for _ in range(buckets)]  # noqa: SIM115 - live as long as this
+        self._texts = [TextSpool() for _ in range(buckets)]
         self._open = -1, np.empty(0, _RECORD), np.zeros(1, np.int64)
         table, last = Table(_ROW, "row"), -1
         for start in range(0, len(rows), _PLACES):
@@ -143,11 +132,8 @@ class JoinedSide:
             last = max(last, int(rows[part].max()))
         starts = range(0, last + 1, _LINES)
         chosen = table.below(start + _LINES for start in starts)
-        with temporary_space():
-            for start, some in zip(starts, chosen, strict=True):
-                self._write(some, list(islice(sentences, _LINES)), start)
-            for file in self._texts:
-                file.flush()
+        for start, some in zip(starts, chosen, strict=True):
+            self._write(some, list(islice(sentences, _LINES)), start)
 
     def take(self, places: np.ndarray) -> SideTexts:
         """One side of the pairs at some places, int64 [n]; quick where they are in order."""
@@ -159,13 +145,9 @@ class JoinedSide:
             records, ends = self._bucket(number)
             own = places[wanted] - number * self._step
             rank[wanted], mean[wanted] = records["rank"][own], records["mean"][own]
-            sizes, stops, file = (
-                records["size"][own].tolist(),
-                ends[own].tolist(),
-                self._texts[number].fileno(),
-            )
-            for at, size, stop in zip(wanted.tolist(), sizes, stops, strict=True):
-                texts[at] = os.pread(file, size, stop - size).decode("utf-8")
+            found = self._texts[number].read(ends[own], records["size"][own])
+            for at, text in zip(wanted.tolist(), found, strict=True):
+                texts[at] = text
         return SideTexts(texts, rank, mean)
 
     def _bucket(self, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,17 +163,16 @@ class JoinedSide:
         """Put what is known of some rows into the buckets of their pairs."""
         if not len(chosen):
             return
-        numbers = chosen["place"] // self._step
-        order = np.argsort(numbers, kind="stable")
-        records, texts = (
-            np.zeros(len(chosen), _RECORD),
-            [lines[row].encode("utf-8") for row in (chosen["row"] - first).tolist()],
-        )
-        records["place"], records["size"] = chosen["place"], list(map(len, texts))
+        records = np.zeros(len(chosen), _RECORD)
+        records["place"] = chosen["place"]
         if self._look_up is not None:
             records["rank"], records["mean"] = self._look_up(chosen["row"], chosen["other"])
+        numbers = chosen["place"] // self._step
+        order = np.argsort(numbers, kind="stable")
+        records, rows = records[order], (chosen["row"][order] - first).tolist()
         borders = np.searchsorted(numbers[order], np.arange(len(self._records) + 1)).tolist()
         for number, (start, stop) in enumerate(pairwise(borders)):
             if start < stop:
-                self._records[number].write(records[order[start:stop]])
-                self._texts[number].write(b"".join([texts[place] for place in order[start:stop].tolist()]))
+                part = records[start:stop]
+                part["size"] = self._texts[number].write(lines[row] for row in rows[start:stop])
+                self._records[number].write(part)

@@ -11,7 +11,6 @@ from mexma_cli.stages.mine import documents
 from mexma_cli.stages.mine.documents import (
     DocumentPairs,
     in_no_pair,
-    pair_documents,
     read_documents,
     read_ids,
     tell_if_older,
@@ -149,19 +148,37 @@ def test_ids_are_utf8_whatever_is_stated_of_texts(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("lines, buffer", [(1 << 16, 16 << 20), (3, 100)])
-def test_equal_ids_are_found_on_disk_as_in_memory(
+def test_ids_and_pairs_on_disk_are_those_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, buffer: int
 ) -> None:
     monkeypatch.setattr(documents, "_LINES", lines)
     monkeypatch.setattr(spool, "BUFFER", buffer)
     rng = np.random.default_rng(0)
     sides = [write(tmp_path, name, *(f"é{n // 3}" for n in rng.integers(0, 300, 200))) for name in ("s", "t")]
-    (source, sources), (target, targets) = map(read_ids, sides)
-    pairs, alone = pair_documents((sources, targets), (sides[0], sides[1]))
+    (source, sources), (target, targets) = (_in_memory(path) for path in sides)
+    pairs = [[number, targets[name]] for name, number in sources.items() if name in targets]
     found = read_documents(*sides)
     for got, wanted in ((found.source, source), (found.target, target), (found.pairs, pairs)):
-        assert got.dtype == wanted.dtype == np.int32 and got.tolist() == wanted.tolist()
+        assert got.dtype == np.int32 and got.tolist() == wanted
     assert found.documents == (len(sources), len(targets))
-    assert found.alone == (len(alone[0]), len(alone[1]))
-    assert found.lost == (in_no_pair(alone, found.documents) if any(alone) else "")
+    alone = (
+        [name for name in sources if name not in targets],
+        [name for name in targets if name not in sources],
+    )
+    assert found.alone == (len(alone[0]), len(alone[1])) and min(found.alone) > 0
+    assert found.lost == in_no_pair(alone, found.documents)
     assert len(rows(found)) == len(pairs)
+    names = list(sources)
+    _, ids = read_ids(sides[0])
+    assert list(ids) == names and (ids[2], ids[-1], ids[1:9:3]) == (names[2], names[-1], names[1:9:3])
+    listed = write(tmp_path, "listed", *(f"{name}\t{name}" for name in sources if name in targets))
+    same = read_documents(*sides, listed)
+    assert same.pairs.tolist() == pairs and (same.alone, same.lost) == (found.alone, found.lost)
+    for one, other in zip(same.keys, found.keys, strict=True):
+        assert one.values.tolist() == other.values.tolist() and one.ends.tolist() == other.ends.tolist()
+
+
+def _in_memory(path: Path) -> tuple[list[int], dict[str, int]]:
+    """The number of the document of every line, and the numbers by id."""
+    numbers = dict[str, int]()
+    return [numbers.setdefault(line, len(numbers)) for line in path.read_text().splitlines()], numbers
