@@ -39,11 +39,12 @@ class Translations(NamedTuple):
         return f"{said}, besides {self.copies:,.0f} copies" if self.copies else said
 
     @classmethod
-    def among(cls, probabilities: np.ndarray, copies: int) -> Translations:
-        """The count among pairs with these probabilities, float [n], best first, and so many copies."""
+    def among(cls, probabilities: np.ndarray, copies: int, doubt: float | None) -> Translations:
+        """The count among pairs with these probabilities, float [n], best first, and so many copies; `doubt`
+        as of `PairPrecision`, of all pairs that these were chosen from."""
         if not len(probabilities):
             return cls(0, 0, 0, copies)
-        interval = PairPrecision(probabilities, probabilities).translations_interval
+        interval = PairPrecision(probabilities, probabilities, doubt=doubt).translations_interval
         return cls(float(probabilities.sum(dtype="float64")), *interval, copies)
 
 
@@ -81,13 +82,18 @@ class PairPrecision:
     """
 
     def __init__(
-        self, scores: np.ndarray, probabilities: np.ndarray, said: tuple[np.ndarray, np.ndarray] | None = None
+        self,
+        scores: np.ndarray,
+        probabilities: np.ndarray,
+        said: tuple[np.ndarray, np.ndarray] | None = None,
+        doubt: float | None = None,
     ) -> None:
         """
         Args:
             scores: float [n], n > 0, best first. They may be memory-mapped: they are read in blocks.
             probabilities: float [n].
             said: Places of the pairs that were labelled, int [m], and whether they are right, bool [m].
+            doubt: How many times the usual the error is; None: as few translations among the pairs make it.
         """
         self.scores, self._probabilities = scores, probabilities
         highest, lower = spread(ascending(scores), _TRIED)
@@ -103,7 +109,10 @@ class PairPrecision:
         means = sums / np.maximum(self._counts[-1], 1)
         rng = np.random.default_rng(0)
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
-        self._error *= np.clip(_FEW * len(scores) / max(float(sums.sum()), 1e-9), 1, _MOST_TIMES)
+        if doubt is None:
+            doubt = float(np.clip(_FEW * len(scores) / max(float(sums.sum()), 1e-9), 1, _MOST_TIMES))
+        self.doubt = doubt
+        self._error *= doubt
         if said is None:
             self._error *= _ERROR
             self._line = np.zeros(1), np.ones(1)
@@ -134,11 +143,9 @@ class PairPrecision:
         """Precision, recall and count at one of the thresholds."""
         counts = self._counts[place]
         count = int(self.count[place])
-        spread = np.sqrt((self._share * (1 - self._share)) @ counts)
-        wrong = (count - self._share @ counts) * np.exp(self._error) + self._chance * spread
-        low, high = np.quantile(1 - np.clip(wrong / count, 0, 1), [0.025, 0.975]).tolist()
-        right = float(self.right[place])
-        return EstimatedCut(float(self.thresholds[place]), count, right, float(self.right[-1]), (low, high))
+        low, high = self._interval(counts)
+        right, interval = float(self.right[place]), (low / count, high / count)
+        return EstimatedCut(float(self.thresholds[place]), count, right, float(self.right[-1]), interval)
 
     def choose(self, precision: float | None = None) -> EstimatedCut:
         """The threshold of best F1, or the lowest of at least this precision, of 1,000 that are tried; a
@@ -157,9 +164,13 @@ class PairPrecision:
 
     @property
     def translations_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the number of translations among all pairs: the wrong ones of those above a
-        probability of 0.5 have the error of `cut`, and the translations below it the inverse one."""
-        counts = self._counts[-1]
+        """The 95 % interval of the number of translations among all pairs."""
+        return self._interval(self._counts[-1])
+
+    def _interval(self, counts: np.ndarray) -> tuple[float, float]:
+        """The 95 % interval of the number of translations among so many pairs of each bin, int [bins]: the
+        wrong ones of those above a probability of 0.5 have the error, and the translations below it the
+        inverse one."""
         likely = np.append(_BINS, np.inf) > 0
         wrong = (1 - self._share[:, likely]) @ counts[likely] * np.exp(self._error)
         missed = self._share[:, ~likely] @ counts[~likely] * np.exp(-self._error)

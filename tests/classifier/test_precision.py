@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.classifier import precision
-from mexma_cli.classifier.precision import PairPrecision, ascending, pairs_to_label, spread
+from mexma_cli.classifier.precision import (
+    PairPrecision,
+    Translations,
+    ascending,
+    pairs_to_label,
+    spread,
+)
 from mexma_cli.errors import MexmaError
 
 
@@ -73,6 +79,18 @@ def test_how_many_are_translations_is_none_to_all() -> None:
     unlikely = np.full(100, 0.02, np.float32)
     low, high = PairPrecision(unlikely, unlikely).translations_interval
     assert low == 0 and 50 < high <= 100
+
+
+@pytest.mark.parametrize("least", [0.1, 0.5])
+def test_the_pairs_above_a_threshold_have_one_interval(least: float) -> None:
+    """Whether their precision is asked for, or how many of them are translations."""
+    chance = np.repeat(np.array([0.95, 0.8, 0.4, 0.001], np.float32), [100, 50, 50, 1200])
+    model = PairPrecision(chance, chance)
+    cut = model.cut(int(np.flatnonzero(model.thresholds > least)[-1]))
+    assert cut.count == (200 if least == 0.1 else 150)
+    found = Translations.among(chance[: cut.count], 0, model.doubt)
+    assert [found.low / cut.count, found.high / cut.count] == pytest.approx(cut.precision_interval)
+    assert found.low < Translations.among(chance[: cut.count], 0, None).low - 5, "few are translations"
 
 
 def test_labels_say_how_many_are_translations() -> None:

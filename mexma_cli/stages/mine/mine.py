@@ -343,15 +343,16 @@ def _keep_counting(
     return kept
 
 
-def translations_of(pairs: Iterable[MinedPair]) -> Translations | None:
-    """How many of some pairs, scored by probability, best first, are translations; None of no pairs."""
+def translations_of(pairs: Iterable[MinedPair], doubt: float | None = None) -> Translations | None:
+    """How many of some pairs, scored by probability, best first, are translations; None of no pairs. `doubt`
+    is that of the model of all pairs, where a threshold has been found."""
     others, copies, rest = Spool(np.float32), 0, iter(pairs)
     while some := list(islice(rest, _PAIRS)):
         reasons = copy_reasons([pair.source for pair in some], [pair.target for pair in some])
         scores = [pair.score for pair, reason in zip(some, reasons, strict=True) if reason is None]
         others.write(np.array(scores, np.float32))
         copies += len(some) - len(scores)
-    return Translations.among(others.array(), copies) if others.rows + copies else None
+    return Translations.among(others.array(), copies, doubt) if others.rows + copies else None
 
 
 def _without_copies(

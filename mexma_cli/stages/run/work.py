@@ -378,10 +378,12 @@ def mine(task: Task) -> dict[str, Any]:
         changed = write_formats(task, lambda kind: pairs)
     lost = run.documents.lost if run.documents else ""
     notes = [f"documents {lost}"] if lost else []
-    threshold, found = None, pairs.estimated
+    threshold = doubt = None
+    found = pairs.estimated
     if found is not None:
         stored = stored_threshold(found.cut, run.stores[0].manifest, task.languages, found.settings)
         threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
+        doubt = found.model.doubt
         if documents is not None:
             notes.append(UNDERESTIMATED)
         if high - low > _VAGUE:
@@ -398,7 +400,8 @@ def mine(task: Task) -> dict[str, Any]:
         "target": asdict(pairs.target),
         "histogram": histogram(pairs.candidates.scores, probable=pairs.score == "probability"),
         "samples": samples(len(pairs), pairs.taken),
-        "translations": translations_of(pairs) if pairs.score == "probability" else None,
+        "doubt": doubt,
+        "translations": translations_of(pairs, doubt) if pairs.score == "probability" else None,
         "changed_sentences": changed,
         "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
@@ -462,7 +465,8 @@ def keep(task: Task) -> dict[str, Any]:
         translations = None
         if "wrong" in task.record("pairs").facts["histogram"]:
             every = open_pairs(kept, languages=task.languages).pairs
-            translations = translations_of(pair for pair in every if isinstance(pair, MinedPair))
+            mined = (pair for pair in every if isinstance(pair, MinedPair))
+            translations = translations_of(mined, task.record("pairs").facts["doubt"])
         changed = write_formats(task, lambda kind: open_pairs(kept, languages=task.languages).pairs)
     notes = []
     if found.read >= FEWEST and found.kept < found.read / 2:

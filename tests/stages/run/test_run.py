@@ -628,6 +628,29 @@ def test_it_is_said_how_many_of_the_pairs_are_translations(
     assert ("neither `mine.threshold` nor `mine.precision` is set" in beforehand) == told
 
 
+@pytest.mark.parametrize("rules", [None, {"off": ["all"], "on": ["long=60"]}])
+def test_translations_above_a_threshold_that_is_found_have_the_interval_of_its_precision(
+    rules: dict[str, object] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With rules, fewer pairs have the same error."""
+    recipe = CorpusRecipe.model_validate({
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(EXAMPLES),
+        "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")},
+        "mine": {"precision": 0.9}, "filter": rules,
+    })  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        done(recipe)
+    ((stored),) = json.loads((tmp_path / "run/thresholds.json").read_text())
+    (file,) = (tmp_path / "run/bitext").glob("*/*.tsv")
+    scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
+    low, high = (share * len(scores) for share in stored["precision_interval"])
+    if rules is not None:
+        (record,) = (tmp_path / "run/units").glob("*/pairs.json")
+        doubt = json.loads(record.read_text())["facts"]["doubt"]
+        low, high = PairPrecision(scores, scores, doubt=doubt).translations_interval
+    assert f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations" in caplog.messages
+
+
 def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe) -> None:
     facts = [
         {"translations": [10.2, 5, 15, 2]},
