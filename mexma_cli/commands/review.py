@@ -39,9 +39,10 @@ def command(
     """Write pairs of BITEXT to a web page on which a person looks at them and labels them.
 
     BITEXT is a file of pairs in any format, such as those of `mexma mine` and `score`, or two line-aligned
-    files; `-` is stdin. The page is one file that needs no network. Numbers, names and lengths that differ
-    are marked. The keys y, n and s label a pair as right, wrong or unsure; the page keeps the labels, and
-    saves them as the file that `mexma tune --labels`, `classifier train` and `filter --exclude` read.
+    files; `-` is stdin. Pairs with an empty side are left out. The page is one file that needs no network.
+    Numbers, names and lengths that differ are marked. The keys y, n and s label a pair as right, wrong or
+    unsure; the page keeps the labels, and saves them as the file that `mexma tune --labels`, `classifier
+    train` and `filter --exclude` read.
 
     \b
     Examples:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Pair, open_pairs
 from mexma_cli.languages import UNSTATED
 from mexma_cli.languages import name as name_of
 from mexma_cli.reporting.templates import write_page
-from mexma_cli.text.lines import label_of
+from mexma_cli.text.lines import is_blank, label_of
+
+log = logging.getLogger(__name__)
 
 
 class Shown(NamedTuple):
-    """A pair of the page, its number in the file, from 1, and what `around` and the order of the page go by:
-    the probability, else the score; nan for none."""
+    """A pair of the page, its number in the file, from 1, and its score, nan for none."""
 
     number: int
     score: float
@@ -31,12 +33,12 @@ def review(
     bitext: Sequence[Path], output: Path, languages: tuple[str, str], count: int, around: float | None = None
 ) -> tuple[int, int]:
     """Write the page, and return how many pairs it has, and how many the file (of pairs of any format that is
-    read, or two line-aligned ones; ``-`` is stdin). They are those whose score is nearest to `around`, or
-    drawn from all, the same each time. Refused: no pairs, no scores although `around` is given, a damaged
-    file, a full disk."""
+    read, or two line-aligned ones; ``-`` is stdin); those with an empty side are left out. The page has the
+    pairs whose score is nearest to `around`, or some drawn from all, the same each time. Refused: no pairs,
+    no scores although `around` is given, a damaged file, a full disk."""
     found = open_pairs(*bitext, languages=languages, options=LANGUAGES_STATED_BY)
-    numbered = (Shown(number, _score(pair), pair) for number, pair in enumerate(found.pairs, 1))
-    chosen, total = _drawn(numbered, count) if around is None else _nearest(numbered, count, around)
+    whole = _whole(found.pairs, label_of(bitext[0]))
+    chosen, total = _drawn(whole, count) if around is None else _nearest(whole, count, around)
     if not chosen:
         what = "pairs" if around is None or not total else "scores"
         raise MexmaError(f"{label_of(bitext[0])} has no {what}", "`mexma mine` and `mexma score` write both")
@@ -54,9 +56,17 @@ def review(
     return len(ordered), total
 
 
-def _score(pair: Pair) -> float:
-    """Not a number where the pair has none."""
-    return float(getattr(pair, "probability", getattr(pair, "score", math.nan)))
+def _whole(pairs: Iterable[Pair], where: str) -> Iterator[Shown]:
+    """The pairs with a sentence on either side, as a unit of a TMX has that is in both languages; the others
+    are counted."""
+    empty = 0
+    for number, pair in enumerate(pairs, 1):
+        if is_blank(pair.source) or is_blank(pair.target):
+            empty += 1
+        else:
+            yield Shown(number, float(getattr(pair, "score", math.nan)), pair)
+    if empty:
+        log.warning("%s: left out: pairs with an empty side (%s)", where, f"{empty:,}")
 
 
 def _drawn(pairs: Iterable[Shown], count: int) -> tuple[list[Shown], int]:
@@ -73,8 +83,7 @@ def _drawn(pairs: Iterable[Shown], count: int) -> tuple[list[Shown], int]:
 def _nearest(pairs: Iterable[Shown], count: int, around: float) -> tuple[list[Shown], int]:
     """The pairs with the nearest scores, and how many there are."""
     nearest, total = list[tuple[float, int, Shown]](), 0
-    for one in pairs:
-        total = one.number
+    for total, one in enumerate(pairs, 1):  # noqa: B007
         if one.score == one.score:
             entry = -abs(one.score - around), -one.number, one
             (heapq.heappush if len(nearest) < count else heapq.heappushpop)(nearest, entry)
@@ -91,6 +100,7 @@ def _row(one: Shown, doubts: Doubts) -> dict[str, Any]:
     return {
         "number": one.number,
         "score": None if math.isnan(one.score) else one.score,
+        "probability": getattr(one.pair, "probability", math.nan),
         "lines": [getattr(one.pair, f"{side}_line", None) or 0 for side in ("source", "target")],
         "sides": [_marked(one.pair.source, spans[0]), _marked(one.pair.target, spans[1])],
         "doubts": getattr(one.pair, "doubts", None) or in_words(found),
