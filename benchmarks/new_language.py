@@ -57,7 +57,7 @@ def measured(code: str, data: Path, count: int, overrides: list[str], folder: Pa
     done = subprocess.run([*command, *said], check=True, capture_output=True, text=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 60
-    numbers = re.search(r"error +(\S+)%.*F1 +(\S+) ", done.stdout, re.DOTALL)
+    numbers = re.search(r"error +(\S+)%.*?F1 +(\S+) ", done.stdout, re.DOTALL)
     assert numbers is not None, done.stdout
     encoder = SentenceEncoder.load(str(run), "cpu")
     x, y = (encoder.embed(list(read_lines(data / f"ntrex128/{name}.txt.gz"))) for name in (code, "eng_Latn"))

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: tuple[str, ...]) -> None:
     """Train an encoder for LANG from sentence pairs with English, and measure it.
 
-    PAIRS are files of sentence TAB English sentence. A twentieth of the pairs, at most 1,000, becomes dev
-    text, which shares no sentence with the training. The recipe, RUN/new-language.yaml, extends one-language.
-    Printed are the xsim error on the dev text, precision and recall when the dev text is mined from among 9
-    times as many lines, both figures of mini on the same pairs, and a command that mines other text with the
-    encoder.
+    PAIRS are files of sentence TAB English sentence, or of pairs in another format, such as TMX. A
+    twentieth of the pairs, at most 1,000, becomes dev text, which shares no sentence with the training. The
+    recipe, RUN/new-language.yaml, extends one-language. Printed are the xsim error on the dev text,
+    precision and recall when the dev text is mined from among 9 times as many lines, both figures of mini
+    on the same pairs, and a command that mines other text with the encoder.
 
     The same command continues a killed run, and measures a finished one again.
 

@@ -35,8 +35,8 @@ class Corpus(Section):
     name: str
     """Start of the names of its stores: letters, digits, `.`, `_` and `-`."""
     format: Literal["tsv", "aligned", "opus", "mtdata"]
-    """tsv: a file of source TAB target; aligned: two files, line n with line n; opus: Moses zips or files;
-    mtdata: folders with `train-parts`."""
+    """tsv: a file of source TAB target, or TMX and the like; aligned: two files, line n with
+    line n; opus: Moses zips or files; mtdata: folders with `train-parts`."""
     languages: tuple[str, ...] = Field(min_length=1)
     """Languages of the corpus; with `data.languages`, only those in both are taken. Left out: those of
     `data.languages`, and the corpus is `optional`."""

@@ -89,9 +89,9 @@ class Worth:
 
 
 def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Write the recipe and the dev text into the run's folder, unless they are there, and read the recipe.
-    The files have lines of sentence TAB English sentence. Refused: a folder with anything else, or what was
-    begun with other pairs; a file that is broken; too few pairs."""
+    """Write the recipe and the dev text into the run's folder, unless they are there, and read the
+    recipe. The files have pairs in any format; a plain line is sentence TAB English sentence. Refused: a
+    folder with anything else, or what was begun with other pairs; a file that is broken; too few pairs."""
     if code == TARGET:
         raise MexmaError("the pairs' other side is English already", "name the language of the first column")
     for path in pairs:

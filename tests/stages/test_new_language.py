@@ -102,6 +102,28 @@ def test_killed_while_it_is_split_off(tmp_path: Path) -> None:
     assert not [*run.rglob("*.partial")]
 
 
+def test_pairs_of_a_memory_are_read_by_their_languages(tmp_path: Path) -> None:
+    """Also where the English side is the first one, beside a third language."""
+    plain = [line for line in pairs(600) if all(map(str.strip, line.split("\t")))]
+    units = [
+        f'<tu><tuv xml:lang="{tag}"><seg>{two}</seg></tuv><tuv xml:lang="ha-NG"><seg>{one}</seg></tuv>'
+        '<tuv xml:lang="fr"><seg>x</seg></tuv></tu>'
+        for tag, (one, two) in zip(["EN-GB"] * len(plain), (line.split("\t") for line in plain), strict=True)
+    ]
+    memory = write(tmp_path / "m.tmx", f"<tmx><body>{''.join(units)}</body></tmx>")
+    begin("hau_Latn", [memory], tmp_path / "memory")
+    begin("hau_Latn", [write(tmp_path / "a.tsv", *plain)], tmp_path / "table")
+    for name in ("hau_Latn.txt", "eng_Latn.txt", "hau_Latn-eng_Latn.gold.tsv"):
+        assert read(tmp_path / "memory/dev" / name) == read(tmp_path / "table/dev" / name) != []
+
+
+def test_two_texts_are_no_pairs_and_the_hint_joins_them(tmp_path: Path) -> None:
+    texts = [write(tmp_path / name, *(f"{name} {n}" for n in range(300))) for name in ("a.txt", "b.txt")]
+    with pytest.raises(MexmaError, match=r"a\.txt, line 1: 1 tab-separated field") as error:
+        begin("hau_Latn", texts, tmp_path / "run")
+    assert error.value.hint == f"`paste {texts[0]} OTHER > pairs.tsv` joins two aligned texts"
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     text, run = write(tmp_path / "a.tsv", *pairs(600)), tmp_path / "run"
     with pytest.raises(MexmaError, match="English already"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.bitext import NO_PAIR, PairOfColumns, open_pairs
 from mexma_cli.formats.moses import aligned_files
+from mexma_cli.formats.tsv import ONE_SIDE
 from mexma_cli.settings.training import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
 from mexma_cli.text.pages import stated_encoding
@@ -30,15 +32,24 @@ has behind them."""
 
 @dataclass(frozen=True)
 class PairFiles:
-    """One file of pairs (tsv), or two: source, target."""
+    """One file of pairs, in any format that is read, or two: source, target."""
 
     files: tuple[Path | Member, ...]
 
-    def rows(self) -> Iterator[Row]:
-        """Every pair, in order."""
-        kind = "tsv" if len(self.files) == 1 else None
-        pairs = open_pairs(*self.files, kind=kind, left_out=Counter(), each_line=True).pairs
-        first = list(islice(pairs, 10)) if kind else []
+    def rows(self, spoken: tuple[str, str]) -> Iterator[Row]:
+        """Every pair, in order; the languages choose the sides of a format that tells these apart by them."""
+        try:
+            yield from self._rows(spoken)
+        except MexmaError as error:
+            if error.hint == ONE_SIDE:
+                hint = f"`paste {shlex.quote(str(self.files[0]))} OTHER > pairs.tsv` joins two aligned texts"
+                raise MexmaError(error.message, hint) from None
+            raise
+
+    def _rows(self, spoken: tuple[str, str]) -> Iterator[Row]:
+        one = len(self.files) == 1
+        pairs = open_pairs(*self.files, languages=spoken, left_out=Counter(), each_line=True).pairs
+        first = list(islice(pairs, 10)) if one else []
         if first and all(_NUMBER.fullmatch(pair.source.strip()) for pair in first):
             raise MexmaError(
                 f"{self.files[0]}: the sources are numbers; each line must be: source TAB target",
@@ -102,7 +113,7 @@ class Bitext:
     def rows(self) -> Iterator[Row]:
         """Every pair of all files; two sides, or a corpus and its `keep` file, that differ in length are
         refused."""
-        rows = (row for part in self.parts for row in part.rows())
+        rows = (row for part in self.parts for row in part.rows(self.pair))
         if self.keep is None or self.corpus.keep is None:
             yield from rows
             return
