@@ -199,7 +199,11 @@ def _log_summary(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
         )
     elif not counts.written:
         log.warning("nothing was aligned")
-    if job.unaligned is not None:
+    if job.unaligned is None:
+        return
+    if not (job.unaligned / UNALIGNED[-1]).stat().st_size:
+        log.info("%s: no documents have sentences left on both sides, for `mexma mine`", job.unaligned)
+    else:
         log.info(
             "the rest is in %s: mexma mine %s %s --within %s %s --document-pairs %s",
             *(job.unaligned, *(job.unaligned / name for name in UNALIGNED)),

@@ -115,7 +115,7 @@ def draw_alignment(
         of_sentence = np.repeat(kinds, sizes[:, side])
         counts.append(np.bincount(of_sentence, minlength=3))
         _draw_shares(axes, of_sentence, side)
-        label = f"sentence of {names[side]}"
+        label = f"sentence of {names[side]}{' (paired documents)' * (len(borders) > 2)}"
         (axes.set_ylabel if side else axes.set_xlabel)(label, parse_math=False)
     alignments = np.bincount(kinds, minlength=3)
     labels = [f"{kind}: {count:,}" for kind, count in zip(_KINDS[:2], alignments[:2].tolist(), strict=True)]

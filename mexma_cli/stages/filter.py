@@ -38,7 +38,7 @@ from mexma_cli.formats.bitext import (
 )
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, begin_labels, labels_in
-from mexma_cli.formats.tmx import Tmx
+from mexma_cli.formats.tmx import Tmx, as_codes
 from mexma_cli.formats.tsv import HEADER, Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
@@ -160,7 +160,7 @@ def filter_files(
         *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out
     )
     kind = _written_as(job, bitext.kind)
-    outputs = outputs_of(job.output, kind, bitext.languages)
+    outputs = outputs_of(job.output, kind, as_codes(bitext.languages))
     with only_process(outputs), together(), ExitStack() as stack:
         rules, model = _rules_of(job, bitext.languages)
         judged = _judged(bitext, rules, model, job, kind == bitext.kind, found.left_out, on_progress)

@@ -290,6 +290,7 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
     assert (len(spanish), len(english)) == tuple(map(len, ids))
     assert "deep/empty\tdeep/empty" not in paired, "one side has none"
     assert not {side for pair in written for side in pair} & {*spanish, *english}
+    assert f"{rest}: no documents have sentences left on both sides, for `mexma mine`" in done.stderr
 
     patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")
     ok(run("align", *patterns, "--threshold", "0.2", "-o", out))  # over what is there

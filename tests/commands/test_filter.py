@@ -154,6 +154,12 @@ def test_formats_are_changed_with_scores_and_ids(tmp_path: Path) -> None:
     ok(filtered(path, *LANGUAGES, "--format", "moses", "-o", tmp_path / "d"))
     sides = [(tmp_path / f"d.{code}").read_text().splitlines() for code in ("fra", "eng")]
     assert sides == [[pair.source for pair in kept], [pair.target for pair in kept]]
+    ok(
+        filtered(
+            tmp_path / "d.fra", tmp_path / "d.eng", *LANGUAGES, "--format", "moses", "-o", tmp_path / "e"
+        )
+    )
+    assert sorted(path.name for path in tmp_path.glob("e.*")) == ["e.eng", "e.fra"]
 
 
 def test_a_document_with_languages_needs_no_options(tmp_path: Path) -> None:
