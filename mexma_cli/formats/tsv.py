@@ -191,9 +191,10 @@ class _Layout(NamedTuple):
             return _of_columns(fields, self.header, where, self.text)
         if self.scored and not self.ids:
             return _scored(line, self.columns, where)
-        if self.text.each_line and line.count("\t") > 1:
+        if self.text.each_line and line.count("\t") > 1 + self.ids:
             fields = line.split("\t")
-            source, target, *more = _unquoted(fields, line, fits=True) if '"' in line else fields
+            fields = _unquoted(fields, line, fits=True) if '"' in line else fields
+            source, target, *more = fields[self.ids :]
             return PairOfColumns(source, target, "\t".join(more))
         return PlainPair(*_sides(line, where, "id" if self.ids else ""))
 
@@ -215,17 +216,12 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
         yield from text.no_pair(BLANK)
     else:
         return
-    fields, ids = line.split("\t"), False
-    scored = len(fields) >= 3 and _number(fields[0]) is not None
+    fields = line.split("\t")
     if _depends(fields):
         start += islice(numbered, _SEEN)
-    rows = [line.split("\t") for _, line in start[1:]]
-    header = columns_of(fields, rows, stated, where=text.where)
-    if scored:
-        firsts = [line.partition("\t")[0] for _, line in start]
-        ids = _are_ids(firsts, text.where)
-        if text.each_line:  # a sentence may be a number, and have columns behind its pair
-            scored = all(_number(field) is not None for field in firsts)
+    rows = [line.split("\t") for _, line in start]
+    header = columns_of(fields, rows[1:], stated, where=text.where)
+    scored, ids = _first_column(rows, text)
     layout = _Layout(len(fields), scored, ids, header, text)
     if header:
         text.header.append(line)
@@ -238,6 +234,15 @@ def _depends(fields: Sequence[str]) -> bool:
     """Whether the columns of a first line depend on the lines below it: a number may be an id, and the name
     of a language that of another column. Else none is read: a program may wait for its first answer."""
     return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(_language, map(_plain, fields))))
+
+
+def _first_column(rows: Sequence[Sequence[str]], text: RawText) -> tuple[bool, bool]:
+    """Whether the first column of the first rows is of numbers, and whether these are ids. With `each_line`
+    all are looked at: a sentence may be a number, and have columns behind its pair."""
+    firsts = [row[0] for row in rows if len(row) > 1]
+    looked_at = firsts if text.each_line else firsts[:1]
+    scored = len(rows[0]) > 2 and all(_number(field) is not None for field in looked_at)
+    return scored, scored and _are_ids(firsts, text.where)
 
 
 def _are_ids(fields: Sequence[str], where: str) -> bool:
@@ -327,8 +332,8 @@ def _from_csv(
     else:
         return
     below = list(islice(rows, _SEEN)) if _depends(row) else []
-    scored = len(row) > 2 and _number(row[0]) is not None
     seen = [other for _, other in below if isinstance(other, list)]
+    scored, ids = _first_column([row, *seen], text)
     columns = columns_of(row, seen, stated, len(row) > 2 and not scored, where)
     if columns:
         yield from text.no_pair(HEADER)
@@ -336,7 +341,6 @@ def _from_csv(
         if len(row) < 2:
             hint = f"remove a title above the names of columns; or {ONE_SIDE}"
             raise MexmaError(f"{where}: one field, and a pair has two", hint)
-        ids = scored and _are_ids([other[0] for other in (row, *seen) if other], text.where)
         if len(row) > 2 + scored and not text.each_line:
             raise MexmaError(
                 f"{where}: {len(row)} fields, and none of them is named source or target",

@@ -321,6 +321,27 @@ def test_a_malformed_row_is_named_and_spoils_no_other(
             list(open_pairs(path, each_line=True).pairs)
 
 
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("1.25,un,one\n\n1.5,deux,two\n", [("un", "one"), ("", ""), ("deux", "two")]),
+        ("1.25,un,one\nbad\n1.5,deux,two\n", [("un", "one"), ("", ""), ("deux", "two")]),
+        ("1984,a novel,x\nun,one,y\n", [("1984", "a novel"), ("un", "one")]),
+        ("1,un,one\n2,deux,two\n", [("un", "one"), ("deux", "two")]),
+        ("1,un,one,x\n2,deux,two,y\n", [("un", "one"), ("deux", "two")]),
+    ],
+)
+def test_a_first_column_of_numbers_is_told_from_sentences(
+    text: str, pairs: list[tuple[str, str]], name: str, tmp_path: Path
+) -> None:
+    """Where there is a pair for each line, blank and malformed lines say nothing of the columns."""
+    path = tmp_path / name
+    path.write_text(text if name.endswith("csv") else text.replace(",", "\t"))
+    found = open_pairs(path, each_line=True).pairs
+    assert [(pair.source, pair.target) for pair in found] == pairs
+
+
 def test_a_quotation_mark_that_is_not_closed_takes_few_lines_into_memory() -> None:
     """Rows are refused whose fields are short, too."""
 
