@@ -8,7 +8,8 @@ lines.) Mixes texts: of both sides of each corpus some lines, of which a share h
 others', and 500 translations of one corpus among lines of another. At the thresholds for several estimated
 precisions it prints the truth, the estimate's 95 % interval, and how often that contains the truth: of pairs
 by probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list. The rows of
-`number` say the same of the number of translations among all pairs, by the estimated number.
+`number` say the same of the number of translations among all pairs, by the estimated number. The last rows
+are of 200 lines, of which none, a tenth or a half have their translation among 1,000 others.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from mexma_cli.mining.match import match
 LANGUAGES = ("fin_Latn", "ita_Latn", "pol_Latn", "ukr_Cyrl")  # of which the weights have seen nothing
 SHARES = (0.04, 0.12, 0.35, 0.75)
 PRECISIONS = (0.8, 0.9, 0.95)
+FEW, MANY, SHARES_OF_FEW = 200, 1000, (0.0, 0.1, 0.5)
 LABELS = 50
 
 
@@ -115,6 +117,13 @@ def of_two_kinds(own: Corpus, other: Corpus, rng: np.random.Generator) -> Mixtur
     return mixture([own, other], [(order, order), rest], len(order))
 
 
+def of_few_and_many(corpus: Corpus, share: float, rng: np.random.Generator) -> list[Mixture]:
+    """Few lines of a corpus, a share of which has its translation among many, in both directions."""
+    order, aligned = rng.permutation(len(corpus.pairs)), int(share * FEW)
+    few, many = order[:FEW], np.append(order[:aligned], order[FEW : FEW + MANY - aligned])
+    return [mixture([corpus], [sides], aligned) for sides in ((few, many), (many, few))]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -148,6 +157,10 @@ def main() -> None:
     ]
     for of, mixtures in kinds.items():
         print_precision(of, mixtures, arguments.k, encoder)
+    large = [one for one in every.values() if len(one.pairs) >= FEW + MANY]
+    for share in SHARES_OF_FEW:
+        few = [mixed for _ in times for one in large for mixed in of_few_and_many(one, share, rng)]
+        print_precision(f"{share:.0%} of {FEW} lines, in {MANY:,}", few, arguments.k, encoder)
 
 
 def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: SentenceEncoder) -> None:
@@ -158,18 +171,19 @@ def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: Sente
         near = knn(*mixed.vectors, k)
         sides = known_of(near, (partial(iter, mixed.texts[0]), partial(iter, mixed.texts[1])), encoder.embed)
         probably, by_margin = probable(classifier, near, sides), match(near)
+        less, more = sorted(map(len, mixed.texts))
         by_margin_model = PairPrecision(
-            by_margin.scores, probabilities_of(classifier, near, sides, by_margin)
+            by_margin.scores, probabilities_of(classifier, near, sides, by_margin), more / less
         )
         labels, right = pairs_to_label(by_margin_model.probabilities, LABELS), mixed.right(by_margin)
         models = {
-            "probability": (probably, PairPrecision(probably.scores, probably.scores)),
+            "probability": (probably, PairPrecision(probably.scores, probably.scores, more / less)),
             "margin": (by_margin, by_margin_model),
             f"margin, {LABELS} labels": (by_margin, by_margin_model.labelled(labels, right[labels])),
         }
         for name, (pairs, model) in models.items():
             right = mixed.right(pairs)
-            number = np.array([right.sum(), *model.translations_interval]) / model.right[-1]
+            number = np.array([right.sum(), *np.round(model.translations_interval)]) / model.right[-1]
             found.setdefault((f"number, {name}", "all"), []).append((number[0], number[1], number[2]))
             for wanted in PRECISIONS:
                 try:

@@ -19,9 +19,14 @@ _DRAWS = 1000
 _ERROR, _LABELLED_ERROR = 0.6, 0.25
 """Standard deviation of log(estimated / true wrong pairs) beyond chance, on the sets of
 benchmarks/classifier.py; and once labels have corrected the probabilities."""
-_FEW, _MOST_TIMES = 0.2, 3.0
-"""Where a smaller share of the pairs are translations, the error is larger in this proportion, up to so many
-times: how a translation looks in these texts is less known (4 % in benchmarks/thresholds.py)."""
+_FEW, _SMALL, _MOST_TIMES = 0.2, 100, 3.0
+"""Where a smaller share of the pairs are translations, the error is larger in this proportion; where fewer of
+them are, by the root of it; up to so many times: how a translation looks in these texts is less known."""
+_UNEXPECTED = 0.5  # wrong pairs, or translations, that may be there where none is expected
+_UNBALANCED = 0.4
+"""By how much the error upwards grows with the logarithm of the lines of the larger text for each of the
+smaller: among more lines, more look like a translation. Fitted on verses and news, of up to 100 lines for
+each."""
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 
 
@@ -39,13 +44,15 @@ class Translations(NamedTuple):
         return f"{said}, besides {self.copies:,.0f} copies" if self.copies else said
 
     @classmethod
-    def among(cls, probabilities: np.ndarray, copies: int, doubt: float | None) -> Translations:
-        """The count among pairs with these probabilities, float [n], best first, and so many copies; `doubt`
-        as of `PairPrecision`, of all pairs that these were chosen from."""
+    def among(
+        cls, probabilities: np.ndarray, copies: int, unbalanced: float, doubt: float | None
+    ) -> Translations:
+        """The count among pairs with these probabilities, float [n], best first, and so many copies; the
+        others as of `PairPrecision`, `doubt` that of all pairs that these were chosen from."""
         if not len(probabilities):
             return cls(0, 0, 0, copies)
-        interval = PairPrecision(probabilities, probabilities, doubt=doubt).translations_interval
-        return cls(float(probabilities.sum(dtype="float64")), *interval, copies)
+        model = PairPrecision(probabilities, probabilities, unbalanced, doubt=doubt)
+        return cls(float(probabilities.sum(dtype="float64")), *model.translations_interval, copies)
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class PairPrecision:
         self,
         scores: np.ndarray,
         probabilities: np.ndarray,
+        unbalanced: float = 1.0,
         said: tuple[np.ndarray, np.ndarray] | None = None,
         doubt: float | None = None,
     ) -> None:
@@ -92,8 +100,9 @@ class PairPrecision:
         Args:
             scores: float [n], n > 0, best first. They may be memory-mapped: they are read in blocks.
             probabilities: float [n].
+            unbalanced: Lines of the larger text for each of the smaller.
             said: Places of the pairs that were labelled, int [m], and whether they are right, bool [m].
-            doubt: How many times the usual the error is; None: as few translations among the pairs make it.
+            doubt: How many times the usual the error is; None: as few translations make it.
         """
         self.scores, self._probabilities = scores, probabilities
         highest, lower = spread(ascending(scores), _TRIED)
@@ -110,9 +119,12 @@ class PairPrecision:
         rng = np.random.default_rng(0)
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
         if doubt is None:
-            doubt = float(np.clip(_FEW * len(scores) / max(float(sums.sum()), 1e-9), 1, _MOST_TIMES))
+            expected = max(float(sums.sum()), 1e-9)
+            fewer = max(_FEW * len(scores) / expected, np.sqrt(_SMALL / expected))
+            doubt = float(np.clip(fewer, 1, _MOST_TIMES))
         self.doubt = doubt
         self._error *= doubt
+        self._error *= np.where(self._error > 0, 1 + _UNBALANCED * np.log(unbalanced), 1)
         if said is None:
             self._error *= _ERROR
             self._line = np.zeros(1), np.ones(1)
@@ -126,7 +138,7 @@ class PairPrecision:
 
     def labelled(self, places: np.ndarray, right: np.ndarray) -> PairPrecision:
         """These pairs with the labels that a person gives to some, int and bool [m]."""
-        return PairPrecision(self.scores, self._probabilities, (places, right))
+        return PairPrecision(self.scores, self._probabilities, said=(places, right))
 
     def held_out(self, places: np.ndarray, right: np.ndarray) -> np.ndarray:
         """The probabilities of pairs as the labels of the others correct them, in ten parts, float32 [m];
@@ -172,10 +184,10 @@ class PairPrecision:
         wrong ones of those above a probability of 0.5 have the error, and the translations below it the
         inverse one."""
         likely = np.append(_BINS, np.inf) > 0
-        wrong = (1 - self._share[:, likely]) @ counts[likely] * np.exp(self._error)
-        missed = self._share[:, ~likely] @ counts[~likely] * np.exp(-self._error)
+        wrong = ((1 - self._share[:, likely]) @ counts[likely] + _UNEXPECTED) * np.exp(self._error)
+        missed = (self._share[:, ~likely] @ counts[~likely] + _UNEXPECTED) * np.exp(-self._error)
         above, below = counts[likely].sum(), counts[~likely].sum()
-        spread = np.sqrt((self._share * (1 - self._share)) @ counts)
+        spread = np.sqrt((self._share * (1 - self._share)) @ counts + _UNEXPECTED)
         found = np.maximum(above - wrong, 0) + np.minimum(missed, below) - self._chance * spread
         low, high = np.quantile(np.clip(found, 0, above + below), [0.025, 0.975]).tolist()
         return low, high

@@ -165,7 +165,7 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
         from mexma_cli.stages.mine.mine import translations_of
 
         advice = "" if chosen else "; --threshold 0.5 or --precision 0.95 drops most of the others"
-        log.info("%s%s", translations_of(found), advice)
+        log.info("%s%s", translations_of(found, found.unbalanced), advice)
     if found.dropped:
         names = {
             "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",

@@ -88,9 +88,29 @@ def test_the_pairs_above_a_threshold_have_one_interval(least: float) -> None:
     model = PairPrecision(chance, chance)
     cut = model.cut(int(np.flatnonzero(model.thresholds > least)[-1]))
     assert cut.count == (200 if least == 0.1 else 150)
-    found = Translations.among(chance[: cut.count], 0, model.doubt)
+    found = Translations.among(chance[: cut.count], 0, 1.0, model.doubt)
     assert [found.low / cut.count, found.high / cut.count] == pytest.approx(cut.precision_interval)
-    assert found.low < Translations.among(chance[: cut.count], 0, None).low - 5, "few are translations"
+    assert found.low < Translations.among(chance[: cut.count], 0, 1.0, None).low - 5, "few are translations"
+
+
+def test_few_pairs_say_little_of_how_many_are_translations() -> None:
+    """One or two may be wrong where all seem to be right, and some may be right where none seem to be."""
+    for count, fewest, most in ((30, 24, 28), (3000, 2970, 2995)):
+        sure = np.full(count, 0.999, np.float32)
+        low, high = PairPrecision(sure, sure).translations_interval
+        assert fewest < low < most and count - 4 < high <= count
+    low, high = PairPrecision(1 - sure[:30], 1 - sure[:30]).translations_interval
+    assert low == 0 and 5 < high < 30
+
+
+def test_more_may_be_wrong_where_one_text_is_larger() -> None:
+    """Of 200 pairs, 180 of them right as expected, at least 137, 28 and 0 are."""
+    some = np.full(200, 0.9, np.float32)
+    models = [PairPrecision(some, some, times) for times in (1, 10, 60)]
+    lows, highs = zip(*(model.translations_interval for model in models), strict=True)
+    assert 130 < lows[0] < 145 and 20 < lows[1] < 40 and lows[2] == 0
+    assert max(highs) - min(highs) < 2 and {model.cut(0).right for model in models} == {models[0].right[-1]}
+    assert models[1].cut(0).precision_interval[0] == pytest.approx(lows[1] / 200)
 
 
 def test_labels_say_how_many_are_translations() -> None:

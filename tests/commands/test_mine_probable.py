@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,8 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run, write
 
 ROOT = Path(__file__).parents[2]
-GOLD = [line.split("\t") for line in (ROOT / "examples/spa-eng/gold.tsv").read_text("utf-8").splitlines()][
-    :200
-]
+EXAMPLE = ROOT / "examples/spa-eng"
+GOLD = [line.split("\t") for line in (EXAMPLE / "gold.tsv").read_text("utf-8").splitlines()][:200]
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +131,41 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
 def test_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     done = ok(run("mine", *stores))
     chances = np.array([line.split("\t")[0] for line in done.stdout.splitlines()], np.float32)
-    low, high = PairPrecision(chances, chances).translations_interval
+    low, high = PairPrecision(chances, chances, 578 / 391).translations_interval
     found = f"about {chances.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations; --threshold 0.5"
     assert found in done.stderr and low < chances.sum() < high
     above = chances[chances > 0.25]
-    low, high = PairPrecision(above, above).translations_interval
+    low, high = PairPrecision(above, above, 578 / 391).translations_interval
     done = ok(run("mine", *stores, "--threshold", "0.25"))
     assert f"about {above.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations\n" in done.stderr
     assert "are translations" not in ok(run("mine", *stores, "--precision", "0.2")).stderr
+
+
+@pytest.mark.parametrize("lines", [(200, 1000), (1000, 50), (30, 30)])
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_interval_holds_how_many_are_translations(
+    lines: tuple[int, int], share: float, tmp_path: Path
+) -> None:
+    """Also in small texts, and where one is larger, of which a warning tells."""
+    gold = [line.split("\t") for line in (EXAMPLE / "gold.tsv").read_text("utf-8").splitlines()]
+    few, texts = int(share * min(lines)), []
+    for side, name in enumerate(("spa", "eng")):
+        known = [pair[side] for pair in gold]
+        every = dict.fromkeys((EXAMPLE / f"{name}.txt").read_text("utf-8").splitlines())
+        alone = [line for line in every if line not in known]
+        texts.append(write(tmp_path / f"{name}.txt", *known[:few], *alone[: lines[side] - few]))
+    of = *texts, "--source-lang", "spa", "--target-lang", "eng", "-o", tmp_path / "pairs.tsv"
+    told = ok(run("mine", *of)).stderr
+    low, high = map(int, re.findall(r"about \d+ \((\d+) to (\d+)\) are", told)[0])
+    assert low <= few <= high and (few < 100 or low > 50)
+    times = {
+        200: "the target has 5 times as many lines as the source: fewer",
+        1000: "the source has 20 times",
+    }
+    assert (times.get(lines[0], "times as many") in told) == (lines[0] != 30)
+    by_margin = ok(run("mine", *of, "--margin", "ratio")).stderr
+    assert "times as many" not in by_margin
+    assert ("times as many" in ok(run("tune", *of[:-2], "--margin", "ratio")).stderr) == (lines[0] != 30)
 
 
 def test_copies_are_no_translations(tmp_path: Path) -> None:

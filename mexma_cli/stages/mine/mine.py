@@ -38,6 +38,7 @@ from mexma_cli.text.lines import label_of
 log = logging.getLogger(__name__)
 
 UNDERESTIMATED = "that documents are paired is not allowed for: the precision is higher than estimated"
+_UNBALANCED = 3  # times as many lines, about which a warning is given
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
@@ -153,6 +154,21 @@ class Mined:
         return found if isinstance(place, slice) else found[0]
 
     @property
+    def unbalanced(self) -> float:
+        """Lines of the larger text for each of the smaller, of those that take part."""
+        return unbalanced((self.source, self.target))
+
+    @property
+    def overestimated(self) -> str | None:
+        """A warning where many lines are searched for few translations, of pairs with probabilities."""
+        by_probability = self.score == "probability" or self.estimated is not None
+        if not by_probability or self.unbalanced < _UNBALANCED:
+            return None
+        more, less = ("source", "target") if self.source.kept > self.target.kept else ("target", "source")
+        times = f"the {more} has {self.unbalanced:.0f} times as many lines as the {less}"
+        return f"{times}: fewer pairs may be right than estimated; `mexma tune --label 50` corrects that"
+
+    @property
     def found(self) -> int:
         """Candidates, before anything was dropped."""
         return len(self.candidates) + sum(self.dropped.values())
@@ -207,7 +223,7 @@ def mine(
     pairs, texts, dropped, estimated = selected(stores, sides, matched, job, clock)
     for store in stores:
         store.check_unchanged()
-    return Mined(
+    found = Mined(
         pairs,
         *matched.counts,
         dropped=dropped,
@@ -220,6 +236,9 @@ def mine(
         estimated=estimated,
         inputs=tuple(map(Path.absolute, job.inputs)),
     )
+    if found.overestimated is not None:
+        log.warning("%s", found.overestimated)
+    return found
 
 
 def neighbours_of(
@@ -278,7 +297,7 @@ def selected(stores: StorePair, sides: Sides, matched: Matched, job: MiningJob, 
     estimated = None
     if settings.finds and len(pairs):
         with clock("threshold"):
-            estimated = _estimated(pairs, texts, stores, sides, twins, settings)
+            estimated = _estimated(pairs, texts, stores, sides, matched, settings)
     if estimated is not None:
         if job.documents is not None:
             log.warning("%s", UNDERESTIMATED)
@@ -294,19 +313,19 @@ def _estimated(
     texts: PairTexts,
     stores: StorePair,
     sides: Sides,
-    twins: tuple[np.ndarray, np.ndarray] | None,
+    matched: Matched,
     settings: MineSettings,
 ) -> Estimated | None:
     """The threshold that the settings want; None where all pairs are copies; refused where none has the
-    precision. `twins` are those of `ranks_in`."""
+    precision."""
     pairs = found if settings.drop_copies else _without_copies(found, texts, Counter())[0]
     if not len(pairs):
         return None
-    if settings.score == "probability":
-        model = PairPrecision(pairs.scores, pairs.scores)
-    else:
-        given = pairs if twins is None else pairs.mapped(twins)
-        model = PairPrecision(pairs.scores, pair_probabilities(stores, sides, given, settings))
+    chances = pairs.scores
+    if settings.score != "probability":
+        given = pairs if matched.twins is None else pairs.mapped(matched.twins)
+        chances = pair_probabilities(stores, sides, given, settings)
+    model = PairPrecision(pairs.scores, chances, unbalanced(matched.counts))
     return Estimated(model.choose(settings.precision), settings, pairs, model, len(found) - len(pairs))
 
 
@@ -343,16 +362,25 @@ def _keep_counting(
     return kept
 
 
-def translations_of(pairs: Iterable[MinedPair], doubt: float | None = None) -> Translations | None:
-    """How many of some pairs, scored by probability, best first, are translations; None of no pairs. `doubt`
-    is that of the model of all pairs, where a threshold has been found."""
+def unbalanced(counts: tuple[RowCounts, RowCounts]) -> float:
+    """Lines of the larger text for each of the smaller, of those that take part."""
+    less, more = sorted(max(side.kept, 1) for side in counts)
+    return more / less
+
+
+def translations_of(
+    pairs: Iterable[MinedPair], unbalanced: float, doubt: float | None = None
+) -> Translations | None:
+    """How many of some pairs, scored by probability, best first, are translations; None of no pairs.
+    `unbalanced` is that of the texts, and `doubt` that of the model of all pairs, where a threshold has been
+    found."""
     others, copies, rest = Spool(np.float32), 0, iter(pairs)
     while some := list(islice(rest, _PAIRS)):
         reasons = copy_reasons([pair.source for pair in some], [pair.target for pair in some])
         scores = [pair.score for pair, reason in zip(some, reasons, strict=True) if reason is None]
         others.write(np.array(scores, np.float32))
         copies += len(some) - len(scores)
-    return Translations.among(others.array(), copies, doubt) if others.rows + copies else None
+    return Translations.among(others.array(), copies, unbalanced, doubt) if others.rows + copies else None
 
 
 def _without_copies(

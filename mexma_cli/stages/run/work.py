@@ -391,6 +391,9 @@ def mine(task: Task) -> dict[str, Any]:
                 f"of the pairs above the threshold {stored.precision:.0%} may be translations, or anything "
                 f"from {low:.0%} to {high:.0%}; look at some of them in the report"
             )
+    if pairs.overestimated is not None:
+        notes.append(pairs.overestimated)
+    probable = pairs.score == "probability"
     return {
         "threshold": threshold,
         "pairs": len(pairs),
@@ -398,10 +401,11 @@ def mine(task: Task) -> dict[str, Any]:
         "search": pairs.how,
         "source": asdict(pairs.source),
         "target": asdict(pairs.target),
-        "histogram": histogram(pairs.candidates.scores, probable=pairs.score == "probability"),
+        "histogram": histogram(pairs.candidates.scores, probable=probable),
         "samples": samples(len(pairs), pairs.taken),
         "doubt": doubt,
-        "translations": translations_of(pairs, doubt) if pairs.score == "probability" else None,
+        "unbalanced": pairs.unbalanced,
+        "translations": translations_of(pairs, pairs.unbalanced, doubt) if probable else None,
         "changed_sentences": changed,
         "notes": [f"{'-'.join(task.languages)}: {note}" for note in notes],
     }
@@ -466,7 +470,8 @@ def keep(task: Task) -> dict[str, Any]:
         if "wrong" in task.record("pairs").facts["histogram"]:
             every = open_pairs(kept, languages=task.languages).pairs
             mined = (pair for pair in every if isinstance(pair, MinedPair))
-            translations = translations_of(mined, task.record("pairs").facts["doubt"])
+            known = task.record("pairs").facts
+            translations = translations_of(mined, known["unbalanced"], known["doubt"])
         changed = write_formats(task, lambda kind: open_pairs(kept, languages=task.languages).pairs)
     notes = []
     if found.read >= FEWEST and found.kept < found.read / 2:
