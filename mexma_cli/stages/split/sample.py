@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.split.chunk import ChunkWorker
 from mexma_cli.stages.split.inputs import Chunk, Inputs, RawDocument, Splitting, kind_to_read
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import read_pieces
+from mexma_cli.text.lines import LINE_LIMIT, read_pieces
 
 _FILES, _TEXT, _MARKED_UP = 16, 1 << 20, 4 << 20
 """Files that are looked at, at most; bytes of all, of text and of what has more than sentences in it. Of one
@@ -48,13 +48,15 @@ def sampled(inputs: Inputs, how: Splitting) -> Sample:
 
 
 def _beginning(path: Path, name: str, how: Splitting, most: int) -> tuple[list[RawDocument], int]:
-    """The documents in the first bytes of a file, and how many bytes these are."""
+    """The documents in the first bytes of a file, at least the first line of JSONL; and how many bytes these
+    are."""
     start, pieces = b"", read_pieces(path, str(path))
-    while len(start) <= most and (piece := next(pieces, b"")):
+    line = LINE_LIMIT if kind_to_read(path, how.settings) == "jsonl" else most  # of an object, all or nothing
+    while len(start) <= (most if b"\n" in start else line) and (piece := next(pieces, b"")):
         start += piece
     cut = len(start) > most
     if cut:
-        start = start[: start.rfind(b"\n", 0, most) + 1 or most]
+        start = start[: start.rfind(b"\n", 0, most) + 1 or start.find(b"\n", 0, line) + 1 or line]
     documents = list[RawDocument]()
     with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
         file = Path(folder, plain_name(path.name))

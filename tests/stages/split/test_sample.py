@@ -85,6 +85,19 @@ def test_all_of_a_small_text_is_split_and_repeated_sentences_count_once(tmp_path
     assert every.sentences == 6 * ["The first sentence is here."]
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("objects", [1, 3])
+def test_an_object_longer_than_the_sample_is_read_whole(
+    objects: int, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "_MARKED_UP", 1 << 18)
+    row = json.dumps({"text": " ".join(f"This is sentence number {n}, of many." for n in range(5000))})
+    (tmp_path / "a.jsonl").write_text("\n".join(objects * [row]) + end)
+    found = sampled(find_inputs([str(tmp_path / "a.jsonl")], "eng_Latn"), Splitting("eng_Latn"))
+    assert len(found.sentences) == 5000
+    assert found.bytes == len(row) + (objects > 1 or bool(end))
+
+
 def test_what_cannot_be_read_is_refused_where_it_is_not_only_cut_off(tmp_path: Path) -> None:
     (tmp_path / "a.tmx").write_text("<tmx><body>")
     with pytest.raises(MexmaError, match=r"a\.tmx.*not well-formed"):
