@@ -62,7 +62,7 @@ def test_the_score_is_the_column_of_scores_and_a_probability_is_called_so(tmp_pa
     ok(run("review", pairs, "-o", page, "--around", 1.1, "--count", 1))
     (only,) = articles(page)
     assert "Une phrase 1." in only and 'data-score="1.1"' in only
-    assert '<span title="score">1.1000</span> probability 0.8000 ' in only
+    assert '<span title="score">1.1000</span> <span title="probability">prob.&nbsp;0.8000</span> ' in only
     ok(run("review", pairs, "-o", page))
     assert [re.findall(r"phrase (\d)", one) for one in articles(page)] == [[n] for n in "43210"], "best score"
 
