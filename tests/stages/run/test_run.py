@@ -651,6 +651,31 @@ def test_translations_above_a_threshold_that_is_found_have_the_interval_of_its_p
     assert f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations" in caplog.messages
 
 
+@pytest.mark.parametrize("rules", [None, {"off": ["all"], "on": ["long=60"]}])
+def test_translations_of_texts_of_different_size_have_a_wide_interval_and_a_note(
+    rules: dict[str, object] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = dict.fromkeys(read_lines(EXAMPLES / "spa.txt"))
+    (tmp_path / "spa.txt").write_text("".join(f"{line}\n" for line in list(few)[:300]), "utf-8")
+    shutil.copyfile(EXAMPLES / "eng.txt", tmp_path / "eng.txt")
+    recipe = CorpusRecipe.model_validate({
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),
+        "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")}, "filter": rules,
+    })  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        done(recipe)
+    (file,) = (tmp_path / "run/bitext").glob("*/*.tsv")
+    scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
+    larger = len(set(read_lines(EXAMPLES / "eng.txt"))) / 300
+    low, high = PairPrecision(scores, scores, larger).translations_interval
+    assert low < PairPrecision(scores, scores).translations_interval[0] - 5
+    assert (
+        f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations{_OTHERS}" in caplog.messages
+    )
+    note = f"spa_Latn-eng_Latn: the target has {larger:.0f} times as many lines as the source"
+    assert note in (tmp_path / "run/report.html").read_text("utf-8")
+
+
 def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe) -> None:
     facts = [
         {"translations": [10.2, 5, 15, 2]},
