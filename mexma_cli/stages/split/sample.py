@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.split.chunk import ChunkWorker
-from mexma_cli.stages.split.inputs import Chunk, Inputs, RawDocument, Splitting, kind_to_read
+from mexma_cli.stages.split.inputs import LONGEST, Chunk, Inputs, RawDocument, Splitting, kind_to_read
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.lines import LINE_LIMIT, read_pieces
+from mexma_cli.text.lines import read_pieces
 
 _FILES, _TEXT, _MARKED_UP = 16, 1 << 20, 4 << 20
 """Files that are looked at, at most; bytes of all, of text and of what has more than sentences in it. Of one
@@ -51,7 +51,7 @@ def _beginning(path: Path, name: str, how: Splitting, most: int) -> tuple[list[R
     """The documents in the first bytes of a file, at least the first line of JSONL; and how many bytes these
     are."""
     start, pieces = b"", read_pieces(path, str(path))
-    line = LINE_LIMIT if kind_to_read(path, how.settings) == "jsonl" else most  # of an object, all or nothing
+    line = LONGEST if kind_to_read(path, how.settings) == "jsonl" else most  # of an object, all or nothing
     while len(start) <= (most if b"\n" in start else line) and (piece := next(pieces, b"")):
         start += piece
     cut = len(start) > most

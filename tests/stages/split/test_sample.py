@@ -87,14 +87,11 @@ def test_all_of_a_small_text_is_split_and_repeated_sentences_count_once(tmp_path
 
 @pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("objects", [1, 3])
-def test_an_object_longer_than_the_sample_is_read_whole(
-    objects: int, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sample, "_MARKED_UP", 1 << 18)
-    row = json.dumps({"text": " ".join(f"This is sentence number {n}, of many." for n in range(5000))})
+def test_an_object_longer_than_the_sample_is_read_whole(objects: int, end: str, tmp_path: Path) -> None:
+    row = json.dumps({"text": " ".join(f"This is sentence number {n}, of many." for n in range(30000))})
     (tmp_path / "a.jsonl").write_text("\n".join(objects * [row]) + end)
     found = sampled(find_inputs([str(tmp_path / "a.jsonl")], "eng_Latn"), Splitting("eng_Latn"))
-    assert len(found.sentences) == 5000
+    assert len(found.sentences) == 30000
     assert found.bytes == len(row) + (objects > 1 or bool(end))
 
 
