@@ -153,7 +153,9 @@ def _override(raw: dict[str, Any], override: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
         value = parsed(text) if text.strip() else Empty()
     steps = key.strip().split(".")
-    if steps[0] == "languages" and len(steps) > 1:
+    if steps == ["languages"]:
+        value = _by_code(value)
+    elif steps[0] == "languages":
         steps[1] = _coded(steps[1])
     listed = raw.get("phases")
     # What is not a phase is named when the recipe is validated.
@@ -238,10 +240,14 @@ def _parse(path: Path) -> Raw:
     if not isinstance(raw, dict):
         is_what = {type(None): "is empty", list: "is a list"}.get(type(raw), "has none")
         raise MexmaError(f"{path}: a recipe has lines `key: value`, and this file {is_what}")
-    texts = raw.get("languages")
+    return raw | {"languages": _by_code(raw["languages"])} if "languages" in raw else raw
+
+
+def _by_code(texts: Any) -> Any:
+    """Texts by the codes of their languages; one that is there twice stays, for the recipe's check."""
     if not isinstance(texts, dict) or len({*map(_coded, texts)}) < len(texts):
-        return raw
-    return raw | {"languages": {_coded(name): text for name, text in texts.items()}}
+        return texts
+    return {_coded(name): text for name, text in texts.items()}
 
 
 def _coded(name: Any) -> Any:

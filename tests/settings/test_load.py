@@ -610,6 +610,9 @@ def test_a_language_is_one_key_however_it_is_written(tmp_path: Path) -> None:
     assert list(recipe.languages) == ["fra_Latn", "eng_Latn"]
     french = recipe.languages["fra_Latn"]
     assert french.input == ("fr.txt",) and french.split and french.split.document == "file"
+    every = ["languages={fr: {input: a}, en: {input: b}}", "languages.fra.input=c"]
+    texts = load_corpus(tmp_path / "own.yaml", every).languages
+    assert {code: text.input for code, text in texts.items()} == {"fra_Latn": ("c",), "eng_Latn": ("b",)}
     (tmp_path / "twice.yaml").write_text(text + "  fra: {input: a.txt}\n", encoding="utf-8")
     with pytest.raises(MexmaError, match="fr is fra_Latn, which is there twice"):
         load_corpus(tmp_path / "twice.yaml")
