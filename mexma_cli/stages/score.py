@@ -38,7 +38,7 @@ from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.stages import EncoderChoice, JudgingSettings
-from mexma_cli.stages.embed.inputs import Progress, open_inputs
+from mexma_cli.stages.embed.inputs import Progress, language_of, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.probable import pair_probabilities
@@ -302,7 +302,7 @@ def open_bitext(
             languages = split_sides(paths[0], sides, languages, each_line)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
-    spoken = 2 * languages
+    spoken = *languages, *map(language_of, background, languages)
     return open_inputs(
         stack, paths, encoder, labels=labels, languages=spoken, aligned=True, on_progress=on_progress
     )

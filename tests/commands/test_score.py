@@ -86,6 +86,22 @@ def test_another_background_gives_other_scores(
     assert "warning: neighbourhoods are of 2 sentences" in done.stderr
 
 
+def test_a_background_is_in_the_languages_of_the_pairs(
+    files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: Path
+) -> None:
+    stores = tmp_path / "fra.emb", tmp_path / "eng.emb"
+    for text, store, code in zip(files, stores, ("fr", "en"), strict=False):
+        ok(run("embed", text, "--model", tiny_encoder, "--lang", code, "-o", store))
+    stated = files[2], "--source-lang", "fr", "--target-lang", "en"
+    wrong = "eng.emb is in eng_Latn, not in fra_Latn", "fra.emb is in fra_Latn, not in eng_Latn"
+    for pairs in (stated, stores, (*files[:2], *stated[1:])):
+        for background, message in ((stores[::-1], wrong[0]), ((stores[0], stores[0]), wrong[1])):
+            done = fails(run("score", *pairs, "--background", *background), 1, message)
+            assert "embedding" not in done.stderr
+        ok(run("score", *pairs, "--background", *stores))
+    ok(run("score", files[2], "--background", *stores[::-1]))  # nobody says what language a side is in
+
+
 @pytest.mark.parametrize(
     "bad",
     [

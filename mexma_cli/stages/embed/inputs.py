@@ -138,14 +138,14 @@ def language_of(path: Path, code: str) -> str:
 
 def agreed_language(path: Path, store: Path | None, code: str) -> str:
     """The language (`language_of`) of an input whose sentences are in a store, or a text (None)."""
-    from mexma_cli.store.embeddings import EmbeddingStore
-
     given = resolve(code)
-    said = EmbeddingStore.open(store).manifest.language if store else UNSTATED
+    said = open_store(store).manifest.language if store else UNSTATED
     if said == UNSTATED:
         return given
     if given not in (UNSTATED, said):
-        raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
+        raise MexmaError(
+            f"{path} is in {said}, not in {given}", "a store knows its language; the source comes first"
+        )
     return said
 
 
