@@ -13,6 +13,7 @@ from mexma_cli.formats.bitext import one_field, open_lines
 from mexma_cli.text.pages import by_codec
 
 RIGHT, WRONG, SKIPPED = "y", "n", "s"
+_DIGITS = 18  # of the number of a line, which is 64 bits
 
 
 class Label(NamedTuple):
@@ -41,7 +42,7 @@ def _parsed(line: str) -> Label | None:
 
 
 def _are_numbers(fields: Sequence[str]) -> bool:
-    return all(field.isascii() and field.isdigit() for field in fields)
+    return all(field.isascii() and field.isdigit() and len(field) <= _DIGITS for field in fields)
 
 
 def labels_in(lines: Iterable[str], path: Path) -> Iterator[Label]:

@@ -301,6 +301,7 @@ class TestLabels:
             ("y\t0\t0\tother\ttexts", "has no label of two lines of these texts"),
             ("yes\t1\t1\ta\tb", "line 1: not a label"),
             ("y\t-1\t1\ta\tb", "line 1: not a label"),
+            (f"y\t{'9' * 19}\t1\ta\tb", "line 1: not a label"),
         ],
     )
     def test_a_file_of_something_else(self, text: Path, tmp_path: Path, line: str, message: str) -> None:
