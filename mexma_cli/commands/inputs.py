@@ -109,12 +109,12 @@ def print_estimate(
     k: int,
     settings: SearchSettings,
     choice: EncoderChoice,
-    after: Callable[[int], int] = lambda rows: 0,
+    judging: Callable[[int], int] = lambda rows: 0,
     pairs: Cost | None = None,
 ) -> None:
     """Print memory, disk and time for a search in two stores or texts; stdin, which could not be read again,
-    is refused. `after` says the memory of what follows the search, by the rows of both sides together, and
-    `pairs` its cost."""
+    is refused. `judging` says the bytes that probabilities take, by the rows of both sides together, and
+    `pairs` is the cost of what follows the search."""
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     from mexma_cli.stages.knn.estimate import estimate, look_at
@@ -122,5 +122,5 @@ def print_estimate(
     inputs, dim, encoder = look_at(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in estimate(inputs, dim, k, settings, encoder, after, pairs):
+    for name, value in estimate(inputs, dim, k, settings, encoder, judging, pairs):
         click.echo(f"{name:<24} {value}")

@@ -128,12 +128,12 @@ def command(
         settings = settings.but(retrieval="all")
     if dry_run:
         from mexma_cli.stages.costs import mining_cost
-        from mexma_cli.stages.mine.probable import encoder_of, memory_for, with_score
+        from mexma_cli.stages.mine.probable import encoder_of, judging_bytes, with_score
 
         within = documents is not None
         judged = with_score(settings, encoder_of(paths, encoder), alone, within)
         making = mining_cost(judged.finds or judged.score == "probability", within)
-        print_estimate(paths, settings.k + alone, settings, encoder, partial(memory_for, judged), making)
+        print_estimate(paths, settings.k + alone, settings, encoder, partial(judging_bytes, judged), making)
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, kind, languages)

@@ -43,12 +43,11 @@ def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
         MexmaError: This machine has no such device.
     """
     pairs, dim = sizes[0] * sizes[1], sides[0].dim
-    work, named = pairs * dim, default_device()
-    on_cpu = named in ("auto", "cpu")
-    if work < _PROBE_FROM and on_cpu:
+    work = pairs * dim
+    if work < _PROBE_FROM and not _names_gpu():
         return Float32(compiled=pairs >= LOOPS_FROM or "mexma_cli.knn.kernels" in sys.modules)
     samples = sides[0].sample(), sides[1].sample()
-    if work >= WORK or not on_cpu or "torch" in sys.modules:
+    if uses_torch(work):
         from mexma_cli.numerics.devices import pick_device
 
         device = pick_device("auto")
@@ -65,6 +64,16 @@ def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
             if total < best:
                 best, chosen = total, kind
     return chosen(samples)
+
+
+def uses_torch(work: int) -> bool:
+    """Whether a search of so many multiplications may use torch, which takes memory of its own: large ones
+    load it, and smaller ones take it where it is loaded."""
+    return work >= WORK or _names_gpu() or (work >= _PROBE_FROM and "torch" in sys.modules)
+
+
+def _names_gpu() -> bool:
+    return default_device() not in ("auto", "cpu")
 
 
 def pairs_needed(product: Float32, samples: Samples, sizes: tuple[int, int], k: int) -> float:

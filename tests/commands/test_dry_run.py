@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,16 +62,41 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     fails(run("mine", "-", str(text), "--dry-run"), 2, "must be files")
 
 
-def test_probabilities_are_counted(tmp_path: Path) -> None:
-    texts = [tmp_path / name for name in ("a.txt", "b.txt")]
-    for text in texts:
-        text.write_text("One line.\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    "command", [("mine", "--margin", "ratio"), ("mine", "--score", "probability"), ("knn",)], ids=" ".join
+)
+def test_the_memory_that_it_says_is_the_least_that_is_accepted(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """As a user does it: in new processes."""
+    rng = np.random.default_rng(1)
+    sentences = [" ".join(words) for words in rng.choice(["one", "two", "six", "ten", "day"], (3000, 9))]
+    vectors = rng.standard_normal((3000, 320)).astype(np.float32)
+    stores = [
+        make_store(tmp_path / name, sentences, vectors + added, dtype="float16").path
+        for name, added in (("a.emb", 0), ("b.emb", rng.standard_normal((3000, 320)) / 3))
+    ]
 
-    def least(*options: str) -> int:
-        result = ok(run("mine", *map(str, texts), "--dry-run", *options))
-        return bytes_of(result.stdout.split("--memory at least ")[1].split()[0])
+    output = tmp_path / ("x.knn" if command == ("knn",) else "x.tsv")
 
-    assert least() > least("--margin", "ratio")
+    def called(*options: str) -> subprocess.CompletedProcess[str]:
+        typed = [sys.executable, "-m", "mexma_cli", *command, *stores, "-o", output, *options]
+        return subprocess.run(typed, capture_output=True, text=True)
+
+    def least(*options: str) -> str:
+        done = called("--dry-run", *options)
+        said = re.search(r"with --memory at least ([0-9]+M)$", done.stdout, re.M)
+        assert done.returncode == 0 and said, done.stderr
+        return said[1]
+
+    memory = least()
+    assert least("--memory", "4G") == least("--memory", memory) == memory
+    less = f"{9 * int(memory[:-1]) // 10}M"
+    dry, real = called("--memory", less, "--dry-run"), called("--memory", less)
+    assert (dry.returncode, dry.stderr) == (real.returncode, real.stderr)
+    assert real.returncode == 1 and f"hint: --memory {memory} is enough" in real.stderr
+    accepted = called("--memory", memory)
+    assert accepted.returncode == 0, accepted.stderr
 
 
 def test_a_run_elsewhere_says_what_would_be_submitted(

@@ -13,7 +13,7 @@ import torch
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import choice, device
 from mexma_cli.knn.approximate import ann
-from mexma_cli.knn.choice import choose, pairs_needed
+from mexma_cli.knn.choice import choose, pairs_needed, uses_torch
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32, Int8
@@ -60,6 +60,7 @@ def test_small_searches_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "quads", lambda: None)
     assert choice.kinds() == (Float32,)
     assert type(choose(sides(), (30_000, 60_000), 4)) is Float32
+    assert not uses_torch(16 * 30_000 * 60_000) and uses_torch(16 * MANY[0] * MANY[1])
 
 
 def test_a_product_that_is_wrong_or_far_slower_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

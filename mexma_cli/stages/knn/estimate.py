@@ -13,7 +13,7 @@ from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.costs import COSTS, STARTING, Cost, slowness
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import enough, fastest_memory, has_index, least_memory
+from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.amounts import size, size_option, time_needed
 from mexma_cli.text.lines import label_of, read_lines, scan
@@ -48,21 +48,21 @@ def estimate(
     k: int,
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
-    after: Callable[[int], int] = lambda rows: 0,
+    judging: Callable[[int], int] = lambda rows: 0,
     pairs: Cost | None = None,
 ) -> list[tuple[str, str]]:
     """The cost of a search, and of embedding inputs with `lines`, in words: what, and how much of it. Takes a
     second or two, in which the machine should be as busy as it will be then. Refused if it does not fit into
-    settings.memory. `after` and `pairs` are those of `print_estimate`."""
+    settings.memory, as the search would be. `judging` and `pairs` are those of `print_estimate`."""
     n, m = (side.rows for side in inputs)
-    least = max(least_memory(settings, n, m, dim, k), enough(after(n + m), 0))
-    wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     embedding, temporary = 0.0, 0
     for side in inputs:
         if side.lines:
             assert encoder is not None
             embedding += seconds_a_line(encoder, iter(side.lines)) * side.rows
             temporary += side.rows * dim * STORED_BYTES + side.text
+    least = least_memory(settings, n, m, dim, k, judging(n + m))
+    wanted = max(least, fastest_memory(n, m, dim, k, settings.index))
     memory = wanted if settings.memory is None else min(wanted, settings.memory)
     output = sum(side.text for side in inputs) + 24 * min(n, m)  # every line in a pair
     journal = KEY_BYTES * k * (n + m)

@@ -15,7 +15,7 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import Unfinished
 from mexma_cli.knn import tiles
-from mexma_cli.knn.choice import WORK
+from mexma_cli.knn.choice import WORK, uses_torch
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
 from mexma_cli.mining.lists import Sides
@@ -32,9 +32,10 @@ from mexma_cli.text.amounts import counted, size, size_option
 log = logging.getLogger(__name__)
 
 _LOADING_BYTES = 60_000_000  # for compiled code, once it has been called
+_PROGRAM_BYTES = 70_000_000  # that the process holds at least, once it has read a few lines
 _RESULT_BYTES = 12  # a score and an id
 _READING_BYTES = 32 << 20  # for blocks of lines and vectors while rows are filtered
-_HINT_STEP = 50_000_000  # measured memory differs from run to run: hints are rounded up to this
+_HINT_STEP = 10_000_000  # measured memory differs from run to run: hints are rounded up to this
 
 
 def result_bytes(rows: int, k: int) -> int:
@@ -42,22 +43,25 @@ def result_bytes(rows: int, k: int) -> int:
     return _RESULT_BYTES * k * rows + bytes_to_mine(rows, k)
 
 
-def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> None:
-    """Refuse a `memory` that is too little for a search of n and m rows, before anything of them is read.
+def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int, judging: int = 0) -> None:
+    """Refuse a `memory` that is too little for a search of n and m rows, or for the `judging` of their pairs
+    (bytes), before anything of them is read.
 
     A search that may take more than the container's limit is warned of: the system would end the process
     without a word.
     """
     limit = memory_limit()
     if settings.memory is not None:
-        least_memory(settings, n, m, dim, k)
+        least_memory(settings, n, m, dim, k, judging)
         if limit is not None and settings.memory > limit:
             log.warning(
                 "this container may hold %s: --memory %s stays within",
                 *(size(limit), size_option(limit * 9 // 10)),
             )
     elif limit is not None and n * m * dim >= WORK:
-        wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k, settings.index))
+        wanted = max(
+            least_memory(settings, n, m, dim, k, judging), fastest_memory(n, m, dim, k, settings.index)
+        )
         if wanted > limit:
             log.warning(
                 "about %s are wanted, and this container may hold %s: --memory %s stays within",
@@ -74,16 +78,31 @@ def fastest_memory(n: int, m: int, dim: int, k: int, index: str) -> int:
     return resident() + tiles.bytes_needed(n, m, dim, k, min(n, tiles.X_ROWS))
 
 
-def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> int:
-    """Bytes of `memory` that a search of n and m rows takes at least; refused if `memory` is less."""
-    if settings.memory is not None:
+def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int, judging: int = 0) -> int:
+    """Bytes of `memory` that are enough for a search of n and m rows, and for the `judging` of their pairs
+    (bytes that the process does not hold yet); the same whatever `memory` is. Refused if `memory` is too
+    little."""
+    _load_libraries(n * m * dim)
+    needed = least_bytes(n, m, dim, k, settings.index)
+    own = max(resident(), _PROGRAM_BYTES + _LOADING_BYTES)  # the same before and after something is read
+    held = own + _READING_BYTES + bytes_to_sort(max(n, m), DIGEST)
+    least = max(enough(held, max(result_bytes(n + m, k), needed)), enough(own, judging))
+    if settings.memory is not None and judging and own + judging > settings.memory:
+        raise MexmaError(
+            f"--memory {size(settings.memory)} is too little for probabilities, which take "
+            f"{size(own + judging)}",
+            f"--memory {size_option(least)} is enough; --margin ratio takes less",
+        )
+    memory_for_search(settings.memory, held, n + m, k, needed)
+    return least
+
+
+def _load_libraries(work: int) -> None:
+    """Load what a search of so many multiplications will use, so that `resident` counts it."""
+    if uses_torch(work):
         from mexma_cli.knn.device import load_libraries
 
         load_libraries()
-    needed = least_bytes(n, m, dim, k, settings.index)
-    held = resident() + _READING_BYTES + bytes_to_sort(max(n, m), DIGEST)
-    memory_for_search(settings.memory, held, n + m, k, needed)
-    return enough(held, max(result_bytes(n + m, k), needed))
 
 
 def memory_for_search(memory: int | None, held: int, rows: int, k: int, needed: int) -> int | None:
@@ -139,9 +158,7 @@ def search(
     (source, target), keep = stores, rows.keep
     held, memory = 0, None
     if settings.memory is not None:
-        from mexma_cli.knn.device import load_libraries
-
-        load_libraries()
+        _load_libraries(source.rows * target.rows * source.dim)
         needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
         held = resident()  # with the libraries
         memory = memory_for_search(settings.memory, held, source.rows + target.rows, k, needed)

@@ -22,10 +22,10 @@ from mexma_cli.settings.stages import EncoderChoice, SearchSettings
 from mexma_cli.stages.embed.inputs import Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.knn.search import journal_beside, peak_memory
+from mexma_cli.stages.knn.search import check_memory, journal_beside, peak_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents, tell_if_older
 from mexma_cli.stages.mine.mine import Clock, Mined, MiningJob, mine, neighbours_of
-from mexma_cli.stages.mine.probable import check_memory_for, encoder_of, with_score
+from mexma_cli.stages.mine.probable import encoder_of, judging_bytes, with_score
 from mexma_cli.stages.mine.thresholds import known_threshold, thresholds_of
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
 from mexma_cli.text.amounts import counted
@@ -122,7 +122,9 @@ def _check_stores(stores: StorePair, job: MiningJob, documents: DocumentPairs | 
     check_comparable(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (source.label, target.label))
-    check_memory_for(job.settings, stores)
+    if job.neighbours is None:
+        how, rows = job.settings, (source.rows, target.rows)
+        check_memory(how, *rows, source.dim, how.k + job.one_text, judging_bytes(how, sum(rows)))
     texts = [(store.manifest.source.checksum, store.manifest.part) for store in stores]
     if not job.one_text and texts[0] == texts[1]:
         same = "%s and %s are of the same text, in which every sentence is paired with itself"

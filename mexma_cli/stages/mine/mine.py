@@ -24,7 +24,7 @@ from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_one_text, refuse_overwriting
 from mexma_cli.stages.knn.row_filter import KeptRows, RowCounts
-from mexma_cli.stages.knn.search import SearchResult, check_memory, search
+from mexma_cli.stages.knn.search import SearchResult, search
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.probable import pair_probabilities, probable_pairs
 from mexma_cli.stages.mine.texts import LookUp, PairTexts, ranks_in
@@ -250,7 +250,6 @@ def neighbours_of(
 ) -> SearchResult:
     """Search for the neighbours that `mine` wants; a search that was killed goes on in its journal."""
     source, target = stores
-    check_memory(settings, source.rows, target.rows, source.dim, settings.k)
     with clock("reading"):
         rows = KeptRows.of(stores)
     with clock("neighbours"):

@@ -18,10 +18,9 @@ from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
 from mexma_cli.settings.stages import BUNDLED, EncoderChoice, JudgingSettings, MineSettings
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import enough, least_memory, resident, result_bytes
+from mexma_cli.stages.knn.search import result_bytes
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.text.amounts import size, size_option
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -73,24 +72,12 @@ def with_score(
     return settings.but(score="probability")
 
 
-def memory_for(settings: MineSettings, rows: int) -> int:
-    """Bytes that probabilities of pairs of so many rows, both sides together, take, the process's own with
-    them; 0 where there are none."""
+def judging_bytes(settings: MineSettings, rows: int) -> int:
+    """Bytes that probabilities of pairs of so many rows, both sides together, take beside what the process
+    holds before; 0 where there are none."""
     if settings.score != "probability" and not settings.finds:
         return 0
-    return resident() + LIBRARIES_BYTES + result_bytes(rows, settings.k) + bytes_for(rows)
-
-
-def check_memory_for(settings: MineSettings, stores: StorePair) -> None:
-    """Refuse a limit that `memory_for` would not keep, with one that is enough, for the search as well."""
-    rows = stores[0].rows, stores[1].rows
-    needed = memory_for(settings, sum(rows))
-    if settings.memory is not None and needed > settings.memory:
-        searching = least_memory(settings.but(memory=None), *rows, stores[0].dim, settings.k)
-        raise MexmaError(
-            f"--memory {size(settings.memory)} is too little for probabilities, which take {size(needed)}",
-            f"--memory {size_option(max(enough(needed, 0), searching))} is enough; --margin ratio takes less",
-        )
+    return LIBRARIES_BYTES + result_bytes(rows, settings.k) + bytes_for(rows)
 
 
 def why_margin(
