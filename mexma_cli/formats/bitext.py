@@ -214,16 +214,24 @@ _FIRST = 1000
 _UNKNOWN: dict[type, Any] = {float: math.nan, int: None, str: "", tuple: ()}
 
 
+def whole_number(value: Any) -> int:
+    """A number of 64 bits, such as that of a line; a larger one is a ValueError."""
+    found = int(value)
+    if found.bit_length() > 63:
+        raise ValueError
+    return found
+
+
 def _typed(name: str, value: Any) -> Any:
     kind = FIELDS.get(name)
     try:
         if kind is str:
             return value if value is None else str(value)
         if kind is tuple:
-            return tuple(map(int, value)) if isinstance(value, list | tuple) else None
+            return tuple(map(whole_number, value)) if isinstance(value, list | tuple) else None
         if kind is None or isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        return int(value) if kind is int else value
+        return whole_number(value) if kind is int else value
     except (ValueError, OverflowError):  # of numbers that are not finite
         return None
 

@@ -33,6 +33,7 @@ from mexma_cli.formats.bitext import (
     bitext_format,
     one_field,
     pair_of,
+    whole_number,
 )
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
@@ -414,7 +415,9 @@ def parsed(name: str, text: str) -> Any:
         return text
     try:
         if kind is tuple:
-            return tuple(map(int, text.split(","))) if text else ()
+            return tuple(map(whole_number, text.split(","))) if text else ()
+        if kind is int:
+            return whole_number(text)
         return kind(_COMMA.sub(r"\1.\2", text) if kind is float else text)
     except ValueError:
         return None

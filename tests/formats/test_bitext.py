@@ -321,6 +321,23 @@ def test_a_malformed_row_is_named_and_spoils_no_other(
             list(open_pairs(path, each_line=True).pairs)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pairs.csv", "score,source,target,source_line,target_line\n1.5,un,one,{},2\n"),
+        (
+            "pairs.jsonl",
+            '{{"score": 1.5, "source": "un", "target": "one", "source_line": {}, "target_line": 2}}\n',
+        ),
+    ],
+)
+def test_a_line_of_more_than_64_bits_is_not_known(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for number, line in ((2**53, 2**53), (2**63, None)):
+        path.write_text(text.format(number))
+        assert list(open_pairs(path).pairs) == [MinedPair(1.5, "un", "one", line, 2)]
+
+
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])
 @pytest.mark.parametrize(
     ("text", "pairs"),
