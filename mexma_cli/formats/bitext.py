@@ -26,6 +26,7 @@ from mexma_cli.errors import MexmaError, choice, in_a_line
 from mexma_cli.languages import UNSTATED, known, resolve, tag_with_region
 from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.compression import plain_name
+from mexma_cli.text.kinds import sentences_only
 from mexma_cli.text.lines import (
     LINE_LIMIT,
     OTHER_FORMATS,
@@ -542,7 +543,7 @@ def open_pairs(
     each_line: bool = False,
 ) -> Bitext:
     """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin. Refused, now or on the way:
-    what cannot be read or is of another format, and an unknown code.
+    what cannot be read or is of another format, one of two files that is no text, and an unknown code.
 
     Args:
         languages: Codes of the sides that are wanted as the user wrote them, as far as they are stated; a
@@ -560,6 +561,7 @@ def open_pairs(
         for path in paths
     ]
     if len(texts) == 2:
+        texts = [replace(text, pieces=sentences_only(text.pieces, text.where)) for text in texts]
         kind = next(name for name, found in formats().items() if found.two_files)
     elif kind is None:
         kind, text = _recognised(texts[0])

@@ -14,7 +14,7 @@ from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
-from mexma_cli.formats.bitext import DEFAULT, open_lines, open_pairs
+from mexma_cli.formats.bitext import DEFAULT, formats, open_lines, open_pairs
 from mexma_cli.formats.tmx import NO_SIDE, Tmx
 from mexma_cli.formats.tsv import CSV
 from mexma_cli.stages.run.scheduler import STATUS
@@ -337,15 +337,18 @@ def _tokenizer(where: Path) -> Info:
 
 
 def _file(where: Path) -> Info:
-    """A file of pairs, of a format that its beginning tells, or whose lines have tabs; or a text."""
+    """A file of pairs, of a format that its beginning tells, or whose lines have tabs; or a text. A file
+    of a binary format without pairs is refused."""
     found, left_out = None, Counter[str]()
-    with suppress(MexmaError):
+    start = next(read_pieces(where, str(where)), b"")
+    binary = any(kind.compressed and kind.recognises(start) for kind in formats().values())
+    with suppress(*[MexmaError] * (not binary)):
         found = open_pairs(where, left_out=left_out)
     if found is None or found.kind == Tmx.name:  # which may have more than two languages
         with suppress(MexmaError):
             left_out = Counter()
             found = open_pairs(where, languages=(NO_SIDE, NO_SIDE), kind=Tmx.name, left_out=left_out)
-    if (found is None or found.kind == DEFAULT) and not any(read_pieces(where, str(where))):
+    if (found is None or found.kind == DEFAULT) and not start:
         return Info(str(where), "empty file")
     if found is None or (found.kind == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
         return _text(where)

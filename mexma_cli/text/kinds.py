@@ -27,6 +27,7 @@ _BEGINS = {
     "tmx": rb"%s(?:<!DOCTYPE\s+tmx\b[^>]*>%s)?<tmx\b[^>]*>%s<\w" % (_XML, _NOTES, _NOTES),
     "html": rb"%s(?:<!DOCTYPE\s+html\b[^>]*>%s<\w|<html\b[^>]*>%s<\w)" % (_XML, _NOTES, _NOTES),
     "xml": rb"\s*<\?xml\s[^>]*\?>%s<[\w!]" % _NOTES,
+    "parquet": rb"PAR1[\0-\x08\x0e-\x1f]",
     "warc": rb"WARC/\d\.\d\r?\n(?:[\w-]+:[^\n]*\n)*?WARC-Type:",
 }
 _KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern in _BEGINS.items()}
@@ -44,24 +45,27 @@ def suffix_of(path: Path) -> str:
 
 def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     """The pieces of a text with a sentence a line, as they come; `where` is its name. Refused: JSONL, TMX,
-    HTML and WARC, by that name or the first lines."""
+    HTML and WARC by that name, and these and Parquet by the first bytes."""
     pieces = iter(pieces)
     first = next(pieces, b"")
     kind: str = kind_of(Path(where))
     if kind == "text":
         kind = begins_as(first)
     if kind != "text":
+        hints = []
+        if kind not in ("xml", "parquet"):
+            hints.append(f"`mexma split {shlex.quote(where)} --lang CODE -o sentences.txt` makes one of it")
+        if kind in ("jsonl", "tmx", "parquet"):
+            hints.append("if it is a bitext of its own, give it as one file where pairs are read")
         raise MexmaError(
             f"{where} is {kind.upper()}, not a text with one sentence a line",
-            "its text has to be taken out of it first"
-            if kind == "xml"
-            else f"`mexma split {shlex.quote(where)} --lang CODE -o sentences.txt` makes one of it",
+            "; ".join(hints) or "its text has to be taken out of it first",
         )
     yield from chain([first], pieces)
 
 
 def begins_as(start: bytes) -> str:
-    """The kind of a file by its first bytes: one of `KINDS`, text or xml."""
+    """The kind of a file by its first bytes: one of `KINDS`, text, xml or parquet."""
     head, whole = start[:_HEAD].removeprefix(b"\xef\xbb\xbf"), len(start) <= _HEAD
     for kind, begins in _KNOWN.items():
         if begins.match(head):

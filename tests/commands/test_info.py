@@ -332,6 +332,17 @@ def test_csv_without_known_columns_is_a_table(tmp_path: Path) -> None:
     fails(info(path), 1, "a.csv, line 2: not CSV")
 
 
+def test_parquet_without_known_columns_is_refused_by_its_columns(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    for names, message in (
+        (("id", "da", "en"), "a.parquet has id, da, en; two languages are read"),
+        (("nr", "danish", "english"), "it has nr, danish, english"),
+    ):
+        parquet.write_table(pa.table({name: ["x"] for name in names}), path)
+        assert "UTF-8" not in fails(info(path), 1, message).stderr
+
+
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
     done = ok(info(tmp_path / "a.txt"))

@@ -27,6 +27,7 @@ DOCUMENTS = {
         "<html><!-- --><p>",
     ],
     "xml": ['<?xml version="1.0" encoding="utf-8"?>\n<TEI>'],
+    "parquet": ["PAR1\x15\x04\n"],
     "warc": ["WARC/1.0\r\nWARC-Type: warcinfo\r\n", "WARC/1.1\nContent-Length: 5\nWARC-Type: response\n"],
 }
 TEXTS = [
@@ -38,6 +39,7 @@ TEXTS = [
     "<3\n",
     '<?xml version="1.0"?>\nis how XML begins.\n',
     "WARC/1.0\nis a format.\n",
+    "PAR1\tis how Parquet begins.\n",
 ]
 
 
@@ -49,7 +51,9 @@ def test_documents_are_known_by_their_first_lines(kind: str, text: str, name: st
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     with pytest.raises(MexmaError, match=f"{name} is {kind.upper()}, not a text with one") as error:
         scan(tmp_path / name)
-    assert ("mexma split" in str(error.value.hint)) == (kind != "xml"), "split keeps nothing of XML"
+    assert ("mexma split" in str(error.value.hint)) == (kind not in ("xml", "parquet"))
+    pairs = "if it is a bitext of its own, give it as one file where pairs are read"
+    assert (pairs in str(error.value.hint)) == (kind in ("jsonl", "tmx", "parquet"))
     assert scan(tmp_path / name, any_kind=True).lines
 
 
@@ -81,6 +85,9 @@ def test_no_command_takes_documents_for_sentences(tmp_path: Path) -> None:
         ("embed", bad, "-o", tmp_path / "d.emb"),
         ("mine", good, bad, "--model", "mini"),
         ("langid", bad),
+        ("filter", good, bad, "-o", tmp_path / "o.tsv"),
+        ("score", good, bad, "--model", "mini"),
+        ("review", bad, good, "-o", tmp_path / "o.html"),
     ):
         fails(run(*words), 1, said, "mexma split")
     fails(run("langid", stdin=TMX), 1, "stdin is TMX")
