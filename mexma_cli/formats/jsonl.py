@@ -8,6 +8,7 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -17,6 +18,7 @@ from mexma_cli.formats.bitext import (
     BitextFormat,
     Pair,
     RawText,
+    Record,
     begun,
     bitext_format,
     pair_of,
@@ -60,7 +62,7 @@ class Jsonl(BitextFormat):
         (text,) = texts
         sides = _Sides(languages, text)
         records = text.records(enumerate(text.lines(), 1), sides.pair)
-        return begun(self.name, records, lambda: sides.languages)
+        return begun(self.name, chain(records, sides.refuse_one_side()), lambda: sides.languages)
 
 
 def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
@@ -82,7 +84,8 @@ class _Sides:
 
     def __init__(self, languages: tuple[str, str], text: RawText) -> None:
         self.languages = languages
-        self._text, self._is_first = text, True
+        self._text, self._lacking = text, ""
+        self._sides: set[int] | None = None
 
     def pair(self, line: str, where: str) -> Pair | str:
         """A pair from the texts `source` and `target`, or of two languages; null is an empty one."""
@@ -101,10 +104,11 @@ class _Sides:
             # By languages; those that are not stated are the first object's, which has as many.
             tags = _texts(fields)
             sides, self.languages = sides_among(self.languages, tags, where, self._text.options)
-            if self._is_first and "" in sides:
+            if self._sides is None and "" in sides:
                 lacking = self.languages[sides.index("")]
-                log.warning("%s: no text in %s; there are %s", where, lacking, ", ".join(map(str, tags)))
-        self._is_first = False
+                self._lacking = f"no text in {lacking}; there are {', '.join(map(str, tags))}"
+                log.warning("%s: %s", where, self._lacking)
+        self._sides = (self._sides or set()) | {place for place, side in enumerate(sides) if side}
         texts = [fields.get(side) or "" for side in sides]
         if len(texts) != 2:
             raise MexmaError(
@@ -120,6 +124,15 @@ class _Sides:
         used = {*sides} | {name for name in pair._fields if known.get(name) is not None}
         self._text.count_others((name, value) for name, value in every.items() if name not in used)
         return pair
+
+    def refuse_one_side(self) -> Iterator[Record]:
+        """No pairs; refused, where the objects that were read have one side, in another language."""
+        if self._lacking and len(self._sides or ()) < 2:
+            options = self._text.options
+            raise MexmaError(
+                f"{self._text.where}: {self._lacking}", f"state which: {options}" if options else None
+            )
+        yield from ()
 
 
 def _texts(fields: Mapping[str, Any]) -> list[str]:

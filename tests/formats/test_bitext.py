@@ -156,7 +156,6 @@ EN, FR = '{"translation": {"en": "a", "fr": "b"}, "score": 2}', '{"translation":
         (("und", "und"), [MinedPair(2, "a", "b"), PlainPair("c", "d")], ("eng_Latn", "fra_Latn")),
         (("und", "eng"), [MinedPair(2, "b", "a"), PlainPair("d", "c")], ("fra_Latn", "eng_Latn")),
         (("fr", "en"), [MinedPair(2, "b", "a"), PlainPair("d", "c")], ("fr", "en")),
-        (("fr", "de"), [MinedPair(2, "b", ""), PlainPair("d", "")], ("fr", "de")),
     ],
 )
 def test_objects_with_the_names_of_languages(
@@ -835,7 +834,14 @@ def test_objects_with_other_fields_and_without_a_stated_language(
     assert said.endswith("a.jsonl: left out: values of other columns, such as origin, crawled_on (100)")
     assert len(asked) <= 2, "what is no language is found out once"
     assert next(iter(open_pairs(path, languages=("hau", "eng")).pairs)).source == ""
-    assert "a.jsonl, line 1: no text in hau_Latn; there are origin, crawled_on, sw, en" in caplog.text
+    said = "no text in hau_Latn; there are origin, crawled_on, sw, en"
+    assert f"a.jsonl, line 1: {said}" in caplog.text
+    with pytest.raises(MexmaError, match=rf"a\.jsonl: {said}") as error:
+        list(open_pairs(path, languages=("hau", "eng"), options="--source-lang").pairs)
+    assert error.value.hint == "state which: --source-lang"
+    path.write_text(f"{path.read_text()}{json.dumps({'ha': 'Labari.', 'en': 'News.'})}\n")
+    pairs = [pair.source for pair in open_pairs(path, languages=("hau", "eng")).pairs]
+    assert pairs == [*[""] * 50, "Labari."]
 
 
 def test_parquet_is_compressed_no_further() -> None:
