@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.formats.labels import LABELS_READ_BY, begin_labels
 from mexma_cli.formats.tsv import columns_of
 from mexma_cli.text.amounts import NAMED, counted, such_as
 from mexma_cli.text.compression import plain_name
@@ -58,6 +59,7 @@ def read_id_pairs(
             continue
         if len(names) != 2:
             found = counted(len(names), "tab-separated field")
+            hint = LABELS_READ_BY if begin_labels([line]) else hint
             raise MexmaError(f"{where}, line {number}: {found}, expected 2 (source id, target id)", hint)
         if documents:
             names = list(map(document_id, names))

@@ -13,6 +13,8 @@ from mexma_cli.formats.bitext import one_field, open_lines
 from mexma_cli.text.pages import by_codec
 
 RIGHT, WRONG, SKIPPED = "y", "n", "s"
+LABELS_READ_BY = "this is a file of labels, which `mexma tune SOURCE TARGET --labels FILE` reads"
+"""A hint where pairs are expected."""
 _DIGITS = 18  # of the number of a line, which is 64 bits
 
 

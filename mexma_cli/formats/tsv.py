@@ -35,6 +35,7 @@ from mexma_cli.formats.bitext import (
     pair_of,
     whole_number,
 )
+from mexma_cli.formats.labels import LABELS_READ_BY, begin_labels
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, is_blank
@@ -437,6 +438,8 @@ def _sides(line: str, where: str, first: str = "") -> list[str]:
         hint = f"cut out the columns of the two sentences, such as `cut -f {before + 1},{before + 2}`"
         if len(fields) + before == 1:
             hint = _OTHERS.get(line[:1]) or ONE_SIDE
+        elif begin_labels([line]):
+            hint = LABELS_READ_BY
         expected = f"{before + 2} ({first}{', ' * before}source, target)"
         raise MexmaError(
             f"{where}: {counted(before + len(fields), 'tab-separated field')}, expected {expected}: "

@@ -222,6 +222,16 @@ class TestBadInput:
         self.fails("g.tsv, line 1: 1 tab", candidates, "--gold", write(tmp_path / "g.tsv", "a"))
         self.fails("none of its 1 pairs", candidates, "--gold", write(tmp_path / "g.tsv", "a\tB"))
 
+    def test_labels_in_place_of_gold(self, tmp_path: Path, candidates: Path) -> None:
+        labels = write(tmp_path / "l.tsv", "y\t0\t0\ta\tA", "n\t0\t0\tb\tA")
+        sides = ("--source", write(tmp_path / "s.tsv", "1\ta"), "--target", write(tmp_path / "t.tsv", "2\tA"))
+        for more in ((), sides):
+            done = fails(
+                run("tune", candidates, "--gold", labels, *more), 1, "l.tsv, line 1: 5 tab-separated"
+            )
+            hint = "this is a file of labels, which `mexma tune SOURCE TARGET --labels FILE` reads"
+            assert hint in done.stderr and "cut -f" not in done.stderr
+
     def test_header_of_gold(self, tmp_path: Path, candidates: Path, gold: Path) -> None:
         with_header = write(tmp_path / "h.tsv", "source\ttarget", *gold.read_text().splitlines())
         wanted = run("tune", candidates, "--gold", gold).stdout
