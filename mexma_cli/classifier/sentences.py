@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from unicodedata import normalize
 
 import numpy as np
 from anyascii import anyascii
@@ -57,14 +58,14 @@ class Sentences:
 
 
 def look_at(texts: Iterable[str]) -> Sentences:
-    """Look at N sentences: takes some hundredths of a millisecond for each, and keeps what it finds on
-    disk."""
+    """Look at N sentences, in Unicode's composed form: takes some hundredths of a millisecond for each, and
+    keeps what it finds on disk."""
     lengths, marks = Spool(np.float32), Spool(np.float32)
     digits, trigrams, names, of_names = (
         RaggedSpool(kind) for kind in (np.int64, np.int32, np.int64, np.int32)
     )
     rest = iter(texts)
-    while block := list(islice(rest, _LINES)):
+    while block := [normalize("NFC", text) for text in islice(rest, _LINES)]:
         characters = Characters(block)
         lengths.write(characters.lengths)
         marks.write(_marks(characters))

@@ -140,7 +140,7 @@ def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
     name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "`mexma recipes` lists them"
     near = did_you_mean(nearest(name, known, 3))
     hint = near + all_
-    if "/" in source or path.suffix in (".yaml", ".yml"):
+    if "/" in source or path.suffix:
         return MexmaError(f"{path}: no such file", hint if near else None)
     return MexmaError(f"no recipe {source!r}", hint)
 

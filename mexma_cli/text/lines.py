@@ -49,7 +49,8 @@ LINE_LIMIT = 1 << 20
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _HINT = (
-    "a text's encoding, such as windows-1252 or gb18030, is stated by --encoding; vectors are read by "
+    "--encoding states a text's encoding, such as windows-1252 (Western Europe), windows-1250 (Central "
+    "Europe), windows-1251 (Cyrillic) or gb18030 (Chinese): look at the text then; vectors are read by "
     "`mexma convert`"
 )
 _WITHOUT_LINE_FEED = 16 << 20

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,13 @@ def pairs(*rows: int) -> np.ndarray:
 def test_words_are_cut_where_the_script_changes() -> None:
     found = sentences.WORD.findall("Der3 カタカナー語 ไทยที่_xé 東京tower")
     assert found == ["Der", "カタカナー", "語", "ไทยที่", "xé", "東京", "tower"]
+
+
+def test_letters_and_their_marks_may_be_composed_or_not() -> None:
+    text = "Hơn 40 người Việt ở Đà Nẵng, theo Nguyễn."
+    one, other = look_at([text]), look_at([unicodedata.normalize("NFD", text)])
+    assert one.lengths.tolist() == other.lengths.tolist() == [len(text)]
+    assert one.trigrams.values.tolist() == other.trigrams.values.tolist()
 
 
 def test_marks_are_counted_however_they_are_written() -> None:

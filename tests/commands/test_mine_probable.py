@@ -141,8 +141,7 @@ def test_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     assert "are translations" not in ok(run("mine", *stores, "--precision", "0.2")).stderr
 
 
-@pytest.mark.parametrize("lines", [(200, 1000), (1000, 50), (30, 30)])
-@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize(("lines", "share"), [((200, 1000), 0.1), ((1000, 50), 0.5), ((30, 30), 0.5)])
 def test_the_interval_holds_how_many_are_translations(
     lines: tuple[int, int], share: float, tmp_path: Path
 ) -> None:

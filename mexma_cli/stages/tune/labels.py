@@ -133,7 +133,7 @@ class Labels:
             log.warning("%s: %s do not count: mining does not find their pairs here", self._path, strays)
 
     def _refused(self, why: str, answers: Collection[tuple[str, str]]) -> MexmaError:
-        hint = _WHICH
+        hint = f"--labels names another file, for these texts; {_WHICH}"
         swapped = [{pair[1 - side] for pair in answers} for side in range(2)]
         own, other = (set(_rows_of(*side)[1]) for side in zip(swapped, self._stores, strict=True))
         if any(one != two and two in own and one in other for one, two in answers):
