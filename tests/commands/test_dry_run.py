@@ -63,7 +63,13 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("mine", "--margin", "ratio"), ("mine", "--score", "probability"), ("knn",)], ids=" ".join
+    "command",
+    [
+        ("mine", "--score", "probability"),
+        pytest.param(("mine", "--margin", "ratio"), marks=pytest.mark.slow),
+        pytest.param(("knn",), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
 )
 def test_the_memory_that_it_says_is_the_least_that_is_accepted(
     tmp_path: Path, command: tuple[str, ...]

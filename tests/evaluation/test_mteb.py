@@ -196,6 +196,7 @@ def test_clfts_own_tasks_on_data_in_the_form_that_they_have(
     fails(run("eval", "mteb", "--tasks", "CLFT-SciFact-es", *options), 1, "clone github.com/mtybadger")
 
 
+@pytest.mark.slow
 def test_unknown_tasks_and_subsets() -> None:
     pytest.importorskip("mteb", reason="needs the extra mteb")
     from mexma_cli.evaluation.mteb import get_tasks

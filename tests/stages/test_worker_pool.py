@@ -105,7 +105,10 @@ def is_starting(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
 @pytest.mark.parametrize("seconds", [0.1, *(pytest.param(at, marks=pytest.mark.slow) for at in (0, 0.3, 1))])
-@pytest.mark.parametrize("command", ["split a.txt --lang eng -o s.txt", "filter a.tsv -o f.tsv"])
+@pytest.mark.parametrize(
+    "command",
+    ["split a.txt --lang eng -o s.txt", pytest.param("filter a.tsv -o f.tsv", marks=pytest.mark.slow)],
+)
 def test_ctrl_c_while_processes_start_is_said_in_a_line(tmp_path: Path, command: str, seconds: float) -> None:
     lines = [f"This is sentence number {number} of a text.\n" for number in range(100_000)]
     (tmp_path / "a.txt").write_text("".join(lines))

@@ -58,7 +58,7 @@ def crawl(folder: Path) -> None:
                 file.write(f"{head}Content-Length: {len(block)}\r\n\r\n".encode() + block + b"\r\n\r\n")
 
 
-@pytest.mark.parametrize("write", [text, packed, objects, pages, crawl])
+@pytest.mark.parametrize("write", [text, packed, objects, crawl, pytest.param(pages, marks=pytest.mark.slow)])
 def test_an_estimate_is_within_a_third_of_what_splitting_keeps(
     write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
