@@ -118,5 +118,6 @@ def test_ctrl_c_while_processes_start_is_said_in_a_line(tmp_path: Path, command:
     time.sleep(seconds)
     os.killpg(program.pid, signal.SIGINT)
     stderr = program.communicate()[1]
-    assert program.returncode == 130 and stderr.endswith("\ninterrupted\n") and "Traceback" not in stderr
+    assert program.returncode == 130 and stderr.endswith("\ninterrupted\n"), stderr
+    assert "Traceback" not in stderr
     assert sorted(path.name for path in tmp_path.glob("*.t*")) == ["a.tsv", "a.txt"]

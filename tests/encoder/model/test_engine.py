@@ -75,9 +75,9 @@ def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:
     engine = Engine(lazy(model), torch.float32)
     hidden, expected = engine.hidden(batch, first_only=False), padded(model, sentences)
     assert hidden.dtype == torch.float32
-    assert (hidden - expected).abs().max() < 1e-5
+    assert (hidden - expected).abs().max() < 3e-5  # of values up to 4: sums are in another order
     first = engine.hidden(batch, first_only=True)
-    assert (first - expected[batch.cu_seqlens[:-1].long()]).abs().max() < 1e-5
+    assert (first - expected[batch.cu_seqlens[:-1].long()]).abs().max() < 3e-5
 
 
 def test_what_it_does_not_compute() -> None:
