@@ -18,8 +18,8 @@ UNSTATED = "und"
 _TABLE = Path(__file__).with_name("languages.tsv")
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]{3}))?")
 
-_PARTS = re.compile("[-_.@]")
-_REGION = re.compile(r"[A-Za-z]{2}|\d{3}")
+_SUBTAGS = re.compile("[-_.@]")
+_REGION = re.compile(r"[a-z]{2}|\d{3}")
 _LOCALE = re.compile(r"([A-Za-z_-]+)(?:\.[\w-]+)?(?:@(\w+))?")
 _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
 """Scripts that may stand behind `@` in the name of a locale."""
@@ -85,7 +85,13 @@ def resolve(code: str) -> str:
 
 def has_region(tag: str) -> bool:
     """Whether a tag or code names a region of its language: ``en-GB``, ``es_419``."""
-    return any(_REGION.fullmatch(part) for part in _PARTS.split(tag)[1:])
+    return any(_REGION.fullmatch(part) for part in subtags(tag)[1:])
+
+
+def subtags(tag: str) -> list[str]:
+    """The parts of a tag, a code or the name of a locale in lower case: ``sr``, ``rs`` and ``latin`` of
+    ``sr_RS@latin``."""
+    return _SUBTAGS.split(tag.lower())
 
 
 def tag_with_region(code: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 from mexma_cli.store.spool import Spool, slices_of
+from mexma_cli.text.amounts import counted
 
 _TRIED = 1000  # thresholds
 _AT_ONCE = 1 << 20  # scores
@@ -37,11 +38,11 @@ class Translations(NamedTuple):
     expected: float
     low: float
     high: float
-    copies: float
+    copies: int
 
     def __str__(self) -> str:
         said = f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
-        return f"{said}, besides {self.copies:,.0f} copies" if self.copies else said
+        return f"{said}, besides {counted(self.copies, 'copy', 'copies')}" if self.copies else said
 
     @classmethod
     def among(

@@ -29,7 +29,7 @@ from mexma_cli.formats.bitext import (
     told_of_languages,
 )
 from mexma_cli.formats.tsv import parsed, shortened, shown
-from mexma_cli.languages import UNSTATED, has_region, known, members
+from mexma_cli.languages import UNSTATED, has_region, known, members, subtags
 from mexma_cli.text.characters import unwrapped
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import encoding_of, is_utf8
@@ -78,7 +78,6 @@ _START = 1 << 10
 """Bytes that hold the declaration of a document."""
 NO_SIDE = ""
 """In place of a language: nobody wants this side."""
-_PARTS = re.compile("[-_.@]")
 _OF_SEVERAL = 3
 """How well a tag fits (`_grade`) of which one of several languages is wanted, or the other way round."""
 
@@ -364,7 +363,7 @@ class _Reader:
                 continue
             if not self._tagged[place]:
                 self._tagged[place], self._raw.tags[place] = True, tag
-            if _parts(tag) != _parts(self._raw.tags[place]):
+            if subtags(tag) != subtags(self._raw.tags[place]):
                 self._raw.left_out[_OTHER_TAGS] += 1
 
     def _sides_among(self, tags: Sequence[str], sides: Sequence[Side] | None = None) -> list[str | None]:
@@ -530,7 +529,7 @@ def _grade(side: Side, tag: str) -> int | None:
     """How well a tag fits a side, the less the better; None if it does not fit."""
     if side.tag == NO_SIDE:
         return None
-    if _parts(side.tag) == _parts(tag):
+    if subtags(side.tag) == subtags(tag):
         return 0
     wanted, found = known(side.tag), known(tag)
     if wanted == found != UNSTATED:
@@ -538,10 +537,6 @@ def _grade(side: Side, tag: str) -> int | None:
             return 1
         return None if side.strict and has_region(side.tag) else 2
     return _OF_SEVERAL if found in members(side.tag) or wanted in members(tag) else None
-
-
-def _parts(tag: str) -> list[str]:
-    return _PARTS.split(tag.lower())
 
 
 def as_codes(tags: tuple[str, str]) -> tuple[str, str]:

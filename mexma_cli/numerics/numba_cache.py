@@ -140,7 +140,7 @@ class _Locator:
         self._folder = folder
 
     def from_function(self, function: Callable[..., Any], file: str) -> _Locator:
-        """Make a locator for a function in a source file, as Numba asks for it."""
+        """This locator, told of a function and its source file, as Numba asks for one."""
         self._file, self._line = file, function.__code__.co_firstlineno
         return self
 

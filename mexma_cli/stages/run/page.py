@@ -64,7 +64,8 @@ def translations(recipe: CorpusRecipe, facts: Iterable[Mapping[str, Any]]) -> st
     found = [one["translations"] for one in facts if one.get("translations")]
     if not found:
         return ""
-    said = str(Translations(*np.sum(found, axis=0).tolist()))
+    expected, low, high, copies = np.sum(found, axis=0).tolist()
+    said = str(Translations(expected, low, high, int(copies)))
     if has_threshold(recipe):
         return said
     return f"{said}; `mine.threshold: 0.5` or `mine.precision: 0.95` in the recipe drops most of the others"

@@ -687,6 +687,7 @@ def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe)
         translations(finished, facts)
         == f"about 2,010 (1,005 to 3,005) are translations, besides 2 copies{_OTHERS}"
     )
+    assert translations(finished, [{"translations": [3, 1, 5, 1]}]).split(";")[0].endswith(", besides 1 copy")
     assert not translations(finished, facts[1:3])
 
 
