@@ -326,6 +326,7 @@ def _encoder(where: Path) -> Info:
         info.rows = [{"code": code, "language": languages.name(code)} for code in codes]
         for row in info.rows if encoder.trained else ():
             known = encoder.trained.get(row["code"])
+            row["known"] = "yes" if row["code"] in encoder.languages else "no"
             row |= {"pairs": known and known.pairs, "dev xsim error": known and known.dev_error}
     return info
 

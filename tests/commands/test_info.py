@@ -15,6 +15,8 @@ from click.testing import Result
 
 from mexma_cli import files
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading import card
+from mexma_cli.encoder.loading.folder import BUNDLED
 from mexma_cli.formats.bitext import MinedPair, named_format, write_pairs
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.run import run_corpus
@@ -215,11 +217,16 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     rows = {row["code"]: row for row in mini["rows"]}
     facts = mini["facts"]
     assert facts["languages"] + facts["others measured"] == len(rows)
+    assert {code for code, row in rows.items() if row["known"] == "yes"} == set(
+        card.languages(BUNDLED / "mini")
+    )
     assert rows["kor_Hang"]["dev xsim error"] > 10 > rows["slk_Latn"]["dev xsim error"]
     assert rows["kor_Hang"]["pairs"] > rows["slk_Latn"]["pairs"] == 0
     assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(rows)
     assert rows["hun_Latn"]["pairs"] > 10_000 and 0 < rows["hun_Latn"]["dev xsim error"] < 20
-    assert re.search(r"^ +hun_Latn +Hungarian +[\d,]+ +\d+\.\d\d$", ok(info("mini")).stdout, re.MULTILINE)
+    assert re.search(
+        r"^ +hun_Latn +Hungarian +yes +[\d,]+ +\d+\.\d\d$", ok(info("mini")).stdout, re.MULTILINE
+    )
     said = "checked encoder: it loads, and its files have the checksums in checksums.json\n"
     assert said in ok(info("mini")).stdout
     unsealed = shutil.copytree(tiny_encoder, tmp_path / "unsealed")
