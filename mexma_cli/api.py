@@ -580,7 +580,7 @@ def filter(
     (1, {'numbers': 1})
     """
     from mexma_cli.formats.bitext import named_format, outputs_of
-    from mexma_cli.formats.tmx import as_codes
+    from mexma_cli.formats.sides import as_codes
     from mexma_cli.settings.stages import RuleSettings
     from mexma_cli.stages.embed.inputs import refuse_overwriting
     from mexma_cli.stages.filter import FilterJob, filter_files

@@ -20,7 +20,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.commands.progress import progress
 from mexma_cli.formats.bitext import format_of, formats, outputs_of
-from mexma_cli.formats.tmx import as_codes
+from mexma_cli.formats.sides import as_codes
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.rules import RULES, SELECTABLE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import AlignedPair, Bitext, BitextFormat, RawText, Record, begun, bitext_format
-from mexma_cli.formats.tmx import sides_among
+from mexma_cli.formats.sides import sides_among
 from mexma_cli.languages import UNSTATED
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.labels import LABELS_READ_BY, begin_labels
-from mexma_cli.formats.tsv import columns_of
+from mexma_cli.formats.sides import columns_of
 from mexma_cli.text.amounts import NAMED, counted, such_as
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import document_id, label_of, read_lines

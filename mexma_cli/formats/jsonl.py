@@ -24,8 +24,8 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
-from mexma_cli.formats.tmx import sides_among
-from mexma_cli.formats.tsv import shortened, sides_named
+from mexma_cli.formats.sides import sides_among, sides_named
+from mexma_cli.formats.tsv import shortened
 from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 class Jsonl(BitextFormat):
     """One JSON object a line, named as in `MinedPair` or `AlignedPair`; sentences stay as they are.
 
-    Also read: objects whose sides have other names (`tsv.sides_named`) or those of their languages, and
+    Also read: objects whose sides have other names (`sides.sides_named`) or those of their languages, and
     `{"translation": {"en": "...", "fr": "..."}}`, as Hugging Face's `datasets` writes it.
     """
 

@@ -24,8 +24,7 @@ from mexma_cli.formats.bitext import (
     pair_of,
     typed,
 )
-from mexma_cli.formats.tmx import sides_among
-from mexma_cli.formats.tsv import sides_named
+from mexma_cli.formats.sides import sides_among, sides_named
 from mexma_cli.text.compression import check_ratio
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from html import escape
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from xml.parsers import expat
 
 from mexma_cli import __version__
@@ -28,8 +27,17 @@ from mexma_cli.formats.bitext import (
     pair_of,
     told_of_languages,
 )
+from mexma_cli.formats.sides import (
+    MOST_TAGS,
+    NO_SIDE,
+    AmbiguousError,
+    WantedSide,
+    as_codes,
+    choose,
+    one_region,
+)
 from mexma_cli.formats.tsv import parsed, shortened, shown
-from mexma_cli.languages import UNSTATED, has_region, known, members, subtags
+from mexma_cli.languages import UNSTATED, known, subtags
 from mexma_cli.text.characters import unwrapped
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import encoding_of, is_utf8
@@ -52,8 +60,6 @@ _DEEPEST = 100
 """Elements around one; expat remembers all that are open."""
 _IN_HEADER = 3
 """The depth of an element of the header; those of a unit are deeper."""
-_NAMED = 12
-"""Tags that a message names."""
 _LANGUAGES = 1000
 """Languages in a unit, and those that are remembered."""
 _DECLARED = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'<>]*)[\"']")
@@ -76,10 +82,6 @@ _BEGUN = re.compile(rb"<!--|<!DOCTYPE\s")
 
 _START = 1 << 10
 """Bytes that hold the declaration of a document."""
-NO_SIDE = ""
-"""In place of a language: nobody wants this side."""
-_OF_SEVERAL = 3
-"""How well a tag fits (`_grade`) of which one of several languages is wanted, or the other way round."""
 
 
 @bitext_format
@@ -150,7 +152,7 @@ class _Reader:
 
     def __init__(self, text: RawText, languages: tuple[str, str]) -> None:
         self._raw, self._where = text, text.where
-        self._sides = [Side(code) for code in languages]
+        self._sides = [WantedSide(code) for code in languages]
         self._chosen: dict[tuple[str, ...], list[str | None]] = {}  # tags of a unit -> those of the sides
         self._waiting: list[tuple[dict[str, str], dict[str, Any]]] = []  # units before the sides are known
         self._found: list[Pair] = []
@@ -190,7 +192,7 @@ class _Reader:
             languages = (
                 f"{'both ' if len(wanted) > 1 else ''}{' and '.join(wanted)}" if wanted else "two languages"
             )
-            there = ", ".join(islice(self._seen, _NAMED)) or "no segments"
+            there = ", ".join(islice(self._seen, MOST_TAGS)) or "no segments"
             hint = self._how(self._seen) if self._seen else "the text of a <tuv> stands in its <seg>"
             self._fail(f"no unit has {languages}; there are {there}", hint)
 
@@ -330,7 +332,7 @@ class _Reader:
             self._seen.update(tag for tag in self._segments if room or tag in self._seen)
             self._units += 1
             self._waiting.append((self._segments, self._properties))
-            if Side(UNSTATED) not in self._sides or self._choose():
+            if WantedSide(UNSTATED) not in self._sides or self._choose():
                 self._found += [self._pair(*unit) for unit in self._waiting]
                 self._waiting.clear()
             elif len(self._waiting) > _WAITING:
@@ -366,7 +368,9 @@ class _Reader:
             if subtags(tag) != subtags(self._raw.tags[place]):
                 self._raw.left_out[_OTHER_TAGS] += 1
 
-    def _sides_among(self, tags: Sequence[str], sides: Sequence[Side] | None = None) -> list[str | None]:
+    def _sides_among(
+        self, tags: Sequence[str], sides: Sequence[WantedSide] | None = None
+    ) -> list[str | None]:
         try:
             return choose(sides or self._sides, tags)
         except AmbiguousError as error:
@@ -378,7 +382,7 @@ class _Reader:
 
     def _how(self, tags: Iterable[str]) -> str:
         """The hint that says how to state languages."""
-        listed = ", ".join(islice(tags, _NAMED))
+        listed = ", ".join(islice(tags, MOST_TAGS))
         if self._raw.options:
             return f"state what is wanted of {listed}: {self._raw.options}"
         return (
@@ -392,21 +396,21 @@ class _Reader:
         The same language with another region is meant, too, unless it is the other side.
         """
         tags = list(self._segments)
-        stated = [side if side.tag != UNSTATED else Side(NO_SIDE) for side in self._sides]
+        stated = [side if side.tag != UNSTATED else WantedSide(NO_SIDE) for side in self._sides]
         taken = self._sides_among(tags, stated)
         others = [tag for tag in tags if tag not in taken]
-        wanted = self._sides.count(Side(UNSTATED))
+        wanted = self._sides.count(WantedSide(UNSTATED))
         if len(others) > wanted:
-            others = _one_region(others, taken)
+            others = one_region(others, taken)
         if len(others) > wanted:
             self._fail(
-                f"a unit has {', '.join(tags[:_NAMED])}; two languages are read", self._how(self._seen)
+                f"a unit has {', '.join(tags[:MOST_TAGS])}; two languages are read", self._how(self._seen)
             )
         if len(others) < wanted or (len(stated) - wanted and not any(taken)):
             return False
         codes = [known(tag) for tag in (*others, *(side.tag for side in stated))]
         self._sides = [
-            Side(tag := others.pop(0), codes.count(known(tag)) > 1) if side.tag == UNSTATED else side
+            WantedSide(tag := others.pop(0), codes.count(known(tag)) > 1) if side.tag == UNSTATED else side
             for side in self._sides
         ]
         return True
@@ -437,109 +441,3 @@ def bcp47(code: str) -> str:
         if known(short) == code:
             return str(short)
     return tag
-
-
-class Side(NamedTuple):
-    """A side that is wanted.
-
-    Attributes:
-        tag: The code that the user wrote, or the file.
-        strict: Of a language with a region other regions are not meant, too.
-    """
-
-    tag: str
-    strict: bool = True
-
-
-class AmbiguousError(Exception):
-    """The tags that a side may mean, or the one that both sides mean."""
-
-    def __init__(self, side: str, tags: Sequence[str]) -> None:
-        super().__init__(side, tags)
-        self.side, self.tags = side, tags
-
-
-def choose(sides: Sequence[Side], tags: Sequence[str]) -> list[str | None]:
-    """The tag of each side; None where there is none, or nobody wants the side. An AmbiguousError says that a
-    side means several tags, or both mean one.
-
-    A tag that is written like the code wins. Otherwise a code without a region means the only tag of its
-    language, with a region or without, and the only tag that stands for several languages with its own. Of
-    several regions of the language, the first one is taken.
-    """
-    grades = [[_grade(side, tag) for tag in tags] for side in sides]
-    exact = [tags[row.index(0)] if 0 in row else None for row in grades]
-    chosen: list[str | None] = []
-    for side, row, other in zip(sides, grades, exact[::-1], strict=True):
-        left = [(grade, tag) for grade, tag in zip(row, tags, strict=True) if grade == 0 or tag != other]
-        best = min((grade for grade, _ in left if grade is not None), default=None)
-        found = [tag for grade, tag in left if grade == best and grade is not None]
-        if len(found) > 1 and best == _OF_SEVERAL:
-            raise AmbiguousError(side.tag, found)
-        chosen.append(found[0] if found else None)
-    if chosen[0] is not None and chosen[0] == chosen[1]:
-        raise AmbiguousError(f"{sides[0].tag} and {sides[1].tag}", [chosen[0]])
-    return chosen
-
-
-def sides_among(
-    languages: tuple[str, str], names: Sequence[str], where: str, options: str
-) -> tuple[list[str], tuple[str, str]]:
-    """The names of languages that are source and target, "" where one is missing; none where both are. Also
-    the languages of the sides, from then on: where one is not stated, it is the name that is left.
-
-    Refused: more languages than two that are not stated, and a side that may be several. Among the names,
-    those that are no languages are passed over. `options` say how the user of the command states languages;
-    empty if there is no way.
-    """
-    tags = [name for name in names if known(name) != UNSTATED]
-    hint = f"state which: {options}" if options else None
-    try:
-        chosen = choose([Side(NO_SIDE if language == UNSTATED else language) for language in languages], tags)
-    except AmbiguousError as error:
-        raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", hint) from None
-    others, wanted = [tag for tag in tags if tag not in chosen], languages.count(UNSTATED)
-    if len(others) > wanted:
-        others = _one_region(others, chosen)
-    if wanted and len(others) > wanted:
-        raise MexmaError(f"{where} has {', '.join(tags[:_NAMED])}; two languages are read", hint)
-    if len(others) < wanted or not (wanted or any(chosen)):
-        return [], languages
-    both = list(zip(languages, chosen, strict=True))
-    found = [others.pop(0) if language == UNSTATED else tag or "" for language, tag in both]
-    if wanted:
-        first, second = (tag if own == UNSTATED else own for own, tag in zip(languages, found, strict=True))
-        languages = as_codes((first, second))
-    return found, languages
-
-
-def _one_region(tags: Sequence[str], taken: Iterable[str | None]) -> list[str]:
-    """The first tag of each language but those that are taken already."""
-    languages = {known(tag) for tag in taken if tag is not None}
-    found = []
-    for tag in tags:
-        if known(tag) == UNSTATED or known(tag) not in languages:
-            languages.add(known(tag))
-            found.append(tag)
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _grade(side: Side, tag: str) -> int | None:
-    """How well a tag fits a side, the less the better; None if it does not fit."""
-    if side.tag == NO_SIDE:
-        return None
-    if subtags(side.tag) == subtags(tag):
-        return 0
-    wanted, found = known(side.tag), known(tag)
-    if wanted == found != UNSTATED:
-        if not has_region(tag):
-            return 1
-        return None if side.strict and has_region(side.tag) else 2
-    return _OF_SEVERAL if found in members(side.tag) or wanted in members(tag) else None
-
-
-def as_codes(tags: tuple[str, str]) -> tuple[str, str]:
-    """FLORES-200 codes of two tags as far as there are any and they differ; else the tags themselves."""
-    first, second = (tag if known(tag) == UNSTATED else known(tag) for tag in tags)
-    return tags if first == second else (first, second)

@@ -7,12 +7,10 @@ import csv
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, islice, pairwise, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
     BLANK,
@@ -36,6 +34,7 @@ from mexma_cli.formats.bitext import (
     whole_number,
 )
 from mexma_cli.formats.labels import LABELS_READ_BY, begin_labels
+from mexma_cli.formats.sides import Columns, columns_of, is_language
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import LINE_LIMIT, is_blank
@@ -74,27 +73,6 @@ _OTHERS = {
     for begun, name in (("{", "JSONL"), ("<", "XML"))
 }
 """Hints for a line that begins with one of these and is no TSV."""
-_REGION = re.compile(r"([a-z]{2,3})_(?:[a-z]{2}|\d{3})")
-_OF_TEXT = re.compile(r"^(?:text|sentence|translation)_|_(?:text|sentence|translation)$")
-"""What may stand beside a language in the name of a column: `text_en`, `sentence_eng_Latn`."""
-_SOURCE = frozenset(
-    {"source", "src", "src_text", "source_text", "source_sentence", "src_sentence", "sentence1", "sentence_1"}
-    | {"sent1", "text1", "original", "origin", "src_sent", "source_segment", "anchor"}
-)
-_TARGET = frozenset(
-    {"target", "tgt", "trg", "tgt_text", "trg_text", "target_text", "target_sentence", "tgt_sentence"}
-    | {"trg_sentence", "sentence2", "sentence_2", "sent2", "text2", "translation", "translated", "tgt_sent"}
-    | {"trg_sent", "target_segment", "positive"}
-)
-_SCORE = frozenset(
-    {"score", "scores", "margin", "margin_score", "laser_score", "similarity", "cosine", "aligner_score"}
-    | {"alignment_score", "bleualign", "bicleaner", "bicleaner_score", "bicleaner_ai", "bicleaner_ai_score"}
-)
-_OTHERS_NAMED = (
-    "# no. nr. id index corpus url src_url trg_url tgt_url source_url target_url origin license hash "
-    "src_lang tgt_lang trg_lang source_lang target_lang"
-)
-_OTHER_COLUMNS = frozenset(["", *_OTHERS_NAMED.split()])
 
 
 @bitext_format
@@ -222,7 +200,7 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
     if _depends(fields):
         start += islice(numbered, _SEEN)
     rows = [line.split("\t") for _, line in start]
-    header = columns_of(fields, rows[1:], stated, where=text.where)
+    header = columns_of(fields, _of_numbers(rows[1:]), stated, where=text.where)
     scored, ids = _first_column(rows, text)
     layout = _Layout(len(fields), scored, ids, header, text)
     if header:
@@ -235,7 +213,7 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
 def _depends(fields: Sequence[str]) -> bool:
     """Whether the columns of a first line depend on the lines below it: a number may be an id, and the name
     of a language that of another column. Else none is read: a program may wait for its first answer."""
-    return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(_language, map(_plain, fields))))
+    return len(fields) >= 3 and (_number(fields[0]) is not None or any(map(is_language, fields)))
 
 
 def _first_column(rows: Sequence[Sequence[str]], text: RawText) -> tuple[bool, bool]:
@@ -336,7 +314,7 @@ def _from_csv(
     below = list(islice(rows, _SEEN)) if _depends(row) else []
     seen = [other for _, other in below if isinstance(other, list)]
     scored, ids = _first_column([row, *seen], text)
-    columns = columns_of(row, seen, stated, len(row) > 2 and not scored, where)
+    columns = columns_of(row, _of_numbers(seen), stated, len(row) > 2 and not scored, where)
     if columns:
         yield from text.no_pair(HEADER)
     else:
@@ -351,7 +329,7 @@ def _from_csv(
                 f"{_names(len(row), scored, ids, delimiter)}",
             )
         names = [str(number) for number in range(1, len(row) + 1)]
-        columns = _columns(1, 2, None if ids else 0, names) if scored else _columns(0, 1, None, names)
+        columns = Columns.at(1, 2, None if ids else 0, names) if scored else Columns.at(0, 1, None, names)
         below.insert(0, (number, row))
 
     def pair(row: _Row, where: str) -> Pair | str:
@@ -424,6 +402,13 @@ def parsed(name: str, text: str) -> Any:
         return None
 
 
+def _of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
+    """The places of columns that have numbers, and nothing else."""
+    columns = enumerate(zip_longest(*rows, fillvalue=""))
+    values = {place: [field for field in column if field.strip()] for place, column in columns}
+    return {place for place, some in values.items() if some and None not in map(_number, some)}
+
+
 def _number(field: str) -> float | None:
     return parsed("score", field)
 
@@ -476,145 +461,3 @@ def _csv_fields(line: str) -> list[str]:
         fields.append(found[2] if found[1] is None else found[1].replace('""', '"'))
         place = found.end() + (found[0][-1:] != "\t")
     return fields
-
-
-class Columns(NamedTuple):
-    """Which of `width` fields of a line are the sentences; by their names, the places of `FIELDS`; and the
-    others' places and names."""
-
-    source: int
-    target: int
-    width: int
-    known: Mapping[str, int]
-    others: Sequence[tuple[int, str]]
-
-
-def _columns(source: int, target: int, score: int | None, names: Sequence[str]) -> Columns:
-    known, others = {} if score is None else {"score": score}, list[tuple[int, str]]()
-    for place, name in enumerate(names):
-        if place in (source, target, score):
-            continue
-        if (plain := _plain(name)) in FIELDS and plain not in known:
-            known[plain] = place
-        else:
-            others.append((place, name))
-    return Columns(source, target, len(names), known, others)
-
-
-@lru_cache(maxsize=4096)
-def sides_named(
-    names: tuple[str, ...], stated: tuple[str, str] = (languages.UNSTATED,) * 2
-) -> tuple[int, int] | None:
-    """The places of source and target among the names of columns or fields: both `stated` languages, or else
-    `source` and `target`, or else names such as `src` and `tgt`; None where a side is missing."""
-    plain = list(map(_plain, names))
-    if sides := _both(_languages_among(plain), stated):
-        return sides
-    both = {"source", "target"} <= {*plain}
-    found = [
-        min(((name == first) != both, place) for place, name in enumerate(plain) if name in group)[1]
-        for first, group in (("source", _SOURCE), ("target", _TARGET))
-        if group & {*plain}
-    ]
-    return (found[0], found[1]) if len(found) == 2 else None
-
-
-def _plain(name: str) -> str:
-    """The name of a column as the lists above have it."""
-    return name.strip().strip('"').strip().lower().replace(" ", "_").replace("-", "_")
-
-
-def columns_of(
-    fields: Sequence[str],
-    rows: Sequence[Sequence[str]] = (),
-    stated: tuple[str, str] = (languages.UNSTATED,) * 2,
-    others: bool = False,
-    where: str = "",
-) -> Columns | None:
-    """The columns that a header names; None for a line that is no header. The sides have names such as
-    `source` and `target`, or languages, in code or in English; those that are not `stated` are refused.
-
-    Args:
-        rows: The first rows below: a column of numbers is no text (`No` is Norwegian, too).
-        stated: Codes of the languages that are wanted, which choose the columns.
-        others: Beside languages, columns may have any names.
-    """
-    names = list(map(_plain, fields))
-    scores = [place for place, name in enumerate(names) if name in _SCORE]
-    score = min(scores, key=lambda place: names[place] != "score", default=None)
-    spoken = _languages_among(names)
-    known = [name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken]
-    if len(fields) > 2:
-        spoken = {place: code for place, code in spoken.items() if not _has_numbers(rows, place)}
-    if named := _both(spoken, stated) or sides_named(tuple(fields)):
-        return _columns(*named, score, fields)
-    if not others and not all(known):
-        return None
-    if len(spoken) > 2 and stated == (languages.UNSTATED,) * 2:  # `id` is Indonesian, too
-        bare = [_OF_TEXT.sub("", name) for name in names]
-        spoken = {place: code for place, code in spoken.items() if bare[place] not in _OTHER_COLUMNS}
-    if len(spoken) < 2 or len(set(spoken.values())) < 2:
-        return None
-    sides = _sides_of(spoken, stated)
-    if sides is None and stated != (languages.UNSTATED,) * 2:
-        listed = ", ".join(fields[place].strip() for place in spoken)
-        raise MexmaError(
-            f"{where}: the columns are {listed}, and the languages {' and '.join(stated)} are stated",
-            "state two that are there, or name the columns `source` and `target`",
-        )
-    return _columns(*sides, score, fields) if sides else None
-
-
-def _sides_of(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, int] | None:
-    """The places of source and target among columns of languages: the first two where no two languages are
-    stated, and there are no more. A language in another script is the same one, if there is no nearer."""
-    if stated[0] == stated[1]:
-        first, second, *more = spoken
-        return None if more else (first, second)
-    found = []
-    codes = {place: languages.known(code) for place, code in spoken.items()}
-    for language in stated:
-        same = [place for place, code in codes.items() if code == language]
-        near = [place for place, code in codes.items() if code.split("_")[0] == language.split("_")[0]]
-        found.append(same or near)
-    for side, other in (found, found[::-1]):
-        if not side and languages.UNSTATED in stated:
-            side += [place for place in spoken if place not in other]
-    one, other = found
-    return (one[0], other[0]) if len(one) == len(other) == 1 and one != other else None
-
-
-def _both(spoken: Mapping[int, str], stated: tuple[str, str]) -> tuple[int, int] | None:
-    """The places of two stated languages among columns of languages; None where one is not there."""
-    two = languages.UNSTATED not in stated and stated[0] != stated[1]
-    return _sides_of(spoken, stated) if two else None
-
-
-def _languages_among(names: Sequence[str]) -> dict[int, str]:
-    """The places of names that mean languages, and their codes."""
-    return {place: code for place, name in enumerate(names) if (code := _language(name))}
-
-
-def _has_numbers(rows: Iterable[Sequence[str]], place: int) -> bool:
-    """Whether a column has numbers, and nothing else."""
-    values = [row[place] for row in rows if place < len(row) and row[place].strip()]
-    return bool(values) and all(_number(value) is not None for value in values)
-
-
-def _language(name: str) -> str | None:
-    """The language that a name in a header means, and the region that stands behind it."""
-    name = _OF_TEXT.sub("", name)
-    found = _spoken().get(name)
-    if found is None and (tag := _REGION.fullmatch(name)) and tag[1] in _spoken():
-        return name
-    return found
-
-
-@lru_cache(maxsize=1)
-def _spoken() -> dict[str, str]:
-    """How a language is written in a header -> its code."""
-    found = {}
-    for code in languages.codes():
-        for name in (*languages.spellings(code), languages.name(code), *languages.own_names(code)):
-            found.setdefault(_plain(name), code)
-    return found

@@ -38,7 +38,8 @@ from mexma_cli.formats.bitext import (
 )
 from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.formats.labels import WRONG, begin_labels, labels_in
-from mexma_cli.formats.tmx import Tmx, as_codes
+from mexma_cli.formats.sides import as_codes
+from mexma_cli.formats.tmx import Tmx
 from mexma_cli.formats.tsv import HEADER, Tsv, fields_of
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings

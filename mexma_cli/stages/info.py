@@ -15,7 +15,8 @@ from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
 from mexma_cli.formats.bitext import DEFAULT, formats, open_lines, open_pairs
-from mexma_cli.formats.tmx import NO_SIDE, Tmx
+from mexma_cli.formats.sides import NO_SIDE
+from mexma_cli.formats.tmx import Tmx
 from mexma_cli.formats.tsv import CSV
 from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.stages.run.units import UNITS, RunFolder

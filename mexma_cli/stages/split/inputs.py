@@ -413,7 +413,7 @@ def _checked_pieces(path: Path) -> Iterator[bytes]:
 def _tmx(path: Path, language: str, prefix: str, passed_over: Counter[str]) -> Iterator[RawDocument]:
     """The segments of a TMX document in a language, under the number of their unit."""
     from mexma_cli.formats.bitext import open_pairs
-    from mexma_cli.formats.tmx import NO_SIDE
+    from mexma_cli.formats.sides import NO_SIDE
 
     if language == UNSTATED:
         raise MexmaError(f"{label_of(path)} has several languages", "say which one is wanted: --lang fra")
