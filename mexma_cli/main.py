@@ -169,14 +169,16 @@ class _Ended(SystemExit):
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
-        self.name = signal.Signals(number).name
+        self.number, self.name = number, signal.Signals(number).name
 
 
 @contextmanager
 def _tidy_when_ended() -> Iterator[None]:
     """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that temporary files go.
 
-    A second signal ends it at once. A signal that is ignored, as under nohup, stays ignored.
+    A second signal ends it at once. A signal that is ignored, as under nohup, stays ignored. Python forgets
+    an error in a destructor or in a weak reference's callback, such as imports have: a signal that comes
+    there comes again.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
@@ -186,14 +188,28 @@ def _tidy_when_ended() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         raise _Ended(number)
 
+    before = sys.unraisablehook
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, _Ended):
+            signal.signal(number := lost.exc_value.number, end)
+        elif isinstance(lost.exc_value, KeyboardInterrupt):
+            number = signal.SIGINT
+        else:
+            return before(lost)
+        main = threading.main_thread().ident
+        threading.Timer(0.01, signal.pthread_kill, [main, number]).start()  # when the callback has ended
+
     ours = [
         number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
     ]
     for number in ours:
         signal.signal(number, end)
+    sys.unraisablehook = again
     try:
         yield
     finally:
+        sys.unraisablehook = before
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 

@@ -394,6 +394,31 @@ def test_nohup_is_not_overruled() -> None:
     assert (done.returncode, done.stdout) == (0, "mine\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("SIGINT", 130, "interrupted"),
+        ("SIGTERM", 143, "ended by SIGTERM"),
+        ("SIGHUP", 129, "ended by SIGHUP"),
+    ],
+)
+def test_a_signal_that_comes_where_python_forgets_errors_ends_it(name: str, code: int, said: str) -> None:
+    """As Ctrl-C in the callback of an import's lock: the command went on, and ended with 0."""
+    handler = "default_int_handler" if name == "SIGINT" else "SIG_DFL"
+    script = (
+        "import click, signal, time, weakref\n"
+        "from mexma_cli.main import cli\n"
+        f"signal.signal(signal.{name}, signal.{handler})\n"
+        "def work(group, ctx):\n"
+        f"    lock = weakref.ref(set(), lambda _: signal.raise_signal(signal.{name}))\n"
+        "    time.sleep(30)\n"
+        "click.Group.invoke = work\n"
+        "cli(['info', 'x'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr.strip()) == (code, said)
+
+
 def test_too_little_memory_is_a_message(run_boom: Boom) -> None:
     said = "error: not enough memory: Unable to allocate 1.00 EiB for an array"
     fails(run_boom(lambda: np.zeros(1 << 57)), 1, said, "\nhint: end other programs")
