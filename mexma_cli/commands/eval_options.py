@@ -16,7 +16,7 @@ import click
 
 from mexma_cli import __version__
 from mexma_cli.commands.completion import CODE, FILE
-from mexma_cli.commands.options import JSON_HELP, encoder_options, options_of, section
+from mexma_cli.commands.options import JSON_HELP, encoder_options, options_of, section, takes
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
@@ -25,6 +25,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.evaluation.aligned import AlignedTexts
     from mexma_cli.evaluation.embedder import Embedder
 
 log = logging.getLogger(__name__)
@@ -72,11 +73,10 @@ split_option = click.option(
 def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
     """Add DIR, --langs, --target and --split, which the command gets as `data`, and `ScoreSettings`."""
 
-    @functools.wraps(command)
-    def gathered(folder: Path, languages: str | None, target: str, split: str, **options: Any) -> Result:
+    def texts_of(folder: Path, languages: str | None, target: str, split: str) -> AlignedTexts:
         from mexma_cli.evaluation.aligned import read_texts
 
-        return command(data=read_texts(folder, split, languages, target), **options)
+        return read_texts(folder, split, languages, target)
 
     target = click.option(
         "--target",
@@ -87,9 +87,8 @@ def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
         help="Language that is searched for the translations.",
     )
     folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-    for option in (options_of(ScoreSettings), split_option, target, languages_option, folder):
-        gathered = option(gathered)
-    return gathered
+    texts = takes("data", texts_of, folder, languages_option, target, split_option)
+    return texts(options_of(ScoreSettings)(command))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from mexma_cli.store.arrays import unverified
 
 if TYPE_CHECKING:
     from mexma_cli.settings.stages import EncoderChoice, SearchSettings
+    from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.store.layout import Part
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -107,28 +108,54 @@ def workers_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
-def languages_option(command: Command, resolved: bool = True) -> Command:
-    """Add --source-lang and --target-lang, which the command gets as `languages`: as FLORES-200 codes or, for
-    files with tags, as they are written (not `resolved`)."""
+def takes(into: str, make: Callable[..., Any], *options: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Add options; the command gets what `make` makes of their values, in its parameter `into`. One function
+    does it for all such decorators of a command, in their order."""
+
+    def decorated(command: Command) -> Command:
+        taking: Any = command if hasattr(command, "makers") else _taking(command)
+        before = len(getattr(taking, "__click_params__", []))
+        for option in reversed(options):
+            taking = option(taking)
+        taking.makers[into] = make, [param.name for param in taking.__click_params__[before:]]
+        return cast(Command, taking)
+
+    return decorated
+
+
+def _taking(command: Callable[..., Any]) -> Callable[..., Any]:
+    makers: dict[str, tuple[Callable[..., Any], list[str]]] = {}
 
     @functools.wraps(command)
-    def with_languages(*, source_lang: str, target_lang: str, **options: Any) -> Any:
-        written = (source_lang, target_lang)
-        return command(languages=tuple(map(resolve, written)) if resolved else written, **options)
+    def taking(**values: Any) -> Any:
+        for into, (make, names) in reversed(makers.items()):
+            values[into] = make(**{name: values.pop(name) for name in names})
+        return command(**values)
 
-    for side in ("target", "source"):
-        option = click.option(
-            f"--{side}-lang",
-            default=UNSTATED,
-            type=CODE,
-            metavar="CODE",
-            help=f"Language of the {side}.  [default: what its store or file says]",
-        )
-        with_languages = option(with_languages)
-    return cast(Command, with_languages)
+    vars(taking)["makers"] = makers
+    return taking
 
 
-written_languages_option = functools.partial(languages_option, resolved=False)
+def _resolved(source_lang: str, target_lang: str) -> tuple[str, str]:
+    return resolve(source_lang), resolve(target_lang)
+
+
+_language_options = [
+    click.option(
+        f"--{side}-lang",
+        default=UNSTATED,
+        type=CODE,
+        metavar="CODE",
+        help=f"Language of the {side}.  [default: what its store or file says]",
+    )
+    for side in ("source", "target")
+]
+written_languages_option = takes(
+    "languages", lambda source_lang, target_lang: (source_lang, target_lang), *_language_options
+)
+"""Add --source-lang and --target-lang, which the command gets as `languages`, as they are written."""
+languages_option = takes("languages", _resolved, *_language_options)
+"""The same, as FLORES-200 codes."""
 
 
 def _unverified(context: click.Context, option: click.Parameter, given: bool) -> None:
@@ -150,39 +177,31 @@ def encoder_options(command: Command) -> Command:
     Searches that it makes use its device, too."""
     from mexma_cli.settings.stages import EncoderChoice
 
-    @functools.wraps(command)
-    def with_encoder(*, encoder: EncoderChoice, **options: Any) -> Any:
-        if encoder.revision and not encoder.model:
-            raise click.UsageError("--revision is of a hub id: name that with --model.")
-        if encoder.code_revision and not encoder.trust_remote_code:
-            raise click.UsageError(
-                "--code-revision is of code that is run: read it, and --trust-remote-code."
-            )
-        click.get_current_context().with_resource(computing_on(encoder.device))
-        return command(encoder=encoder, **options)
+    add = options_of(EncoderChoice, into="encoder", types={"model": ENCODER}, check=_begin_on_device)
+    return add(command)
 
-    return cast(Command, options_of(EncoderChoice, into="encoder", types={"model": ENCODER})(with_encoder))
+
+def _begin_on_device(encoder: EncoderChoice) -> None:
+    if encoder.revision and not encoder.model:
+        raise click.UsageError("--revision is of a hub id: name that with --model.")
+    if encoder.code_revision and not encoder.trust_remote_code:
+        raise click.UsageError("--code-revision is of code that is run: read it, and --trust-remote-code.")
+    click.get_current_context().with_resource(computing_on(encoder.device))
 
 
 def search_options(model: type[SearchSettings]) -> Callable[[Command], Command]:
     """Add the options of settings of a search, which the command gets as `settings`, and --dry-run."""
+    dry_run = section("Search options")(
+        "--dry-run", is_flag=True, help="Print the memory, disk and time needed, and stop."
+    )
+    return lambda command: options_of(model, check=_check_search)(dry_run(command))
+
+
+def _check_search(settings: SearchSettings) -> None:
     from mexma_cli.settings.stages import EXACT
 
-    def decorated(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_search(*, settings: SearchSettings, **options: Any) -> Any:
-            if settings.index == EXACT and "recall" in settings.model_fields_set:
-                raise click.UsageError(
-                    "--recall is for an approximate --index; the exact search finds everything."
-                )
-            return command(settings=settings, **options)
-
-        dry_run = section("Search options")(
-            "--dry-run", is_flag=True, help="Print the memory, disk and time needed, and stop."
-        )
-        return cast(Command, options_of(model)(dry_run(with_search)))
-
-    return decorated
+    if settings.index == EXACT and "recall" in settings.model_fields_set:
+        raise click.UsageError("--recall is for an approximate --index; the exact search finds everything.")
 
 
 document_pairs_option = path_option(
@@ -192,26 +211,26 @@ document_pairs_option = path_option(
 )
 
 
-def document_options(command: Command) -> Command:
-    """Add --within and --document-pairs, which the command gets as `documents`, a `DocumentFiles` or None."""
+def _document_files(within: tuple[Path, Path] | None, document_pairs: Path | None) -> DocumentFiles | None:
+    from mexma_cli.stages.mine.documents import DocumentFiles
 
-    @functools.wraps(command)
-    def with_pairing(*, within: tuple[Path, Path] | None, document_pairs: Path | None, **options: Any) -> Any:
-        from mexma_cli.stages.mine.documents import DocumentFiles
+    if document_pairs is not None and within is None:
+        raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
+    return DocumentFiles(*within, document_pairs) if within else None
 
-        if document_pairs is not None and within is None:
-            raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
-        documents = DocumentFiles(*within, document_pairs) if within else None
-        return command(documents=documents, **options)
 
-    texts = path_option(
+document_options = takes(
+    "documents",
+    _document_files,
+    path_option(
         "--within",
         help="Look for pairs within paired documents only: two files with the document id of every line.",
         metavar="SOURCE_DOCS TARGET_DOCS",
         add=document_option,
         nargs=2,
-    )
-    return cast(Command, texts(document_pairs_option(with_pairing)))
+    ),
+    document_pairs_option,
+)
 
 
 def _part(typed: str) -> Part:
@@ -233,31 +252,28 @@ def options_of(
     *names: str,
     into: str = "settings",
     types: Mapping[str, click.ParamType] | None = None,
+    check: Callable[[Any], None] | None = None,
 ) -> Callable[[Command], Command]:
     """Add the options of a model, in the order of its fields, or of some `names`. The command gets them as
     one object, its parameter `into`, in whose `model_fields_set` are those that were given. `types` are of
-    options for which a shell offers more than it could know from the field."""
+    options for which a shell offers more than it could know from the field; `check` refuses settings that do
+    not fit."""
     found = {name: option for name in names or model.model_fields if (option := option_of(model, name))}
 
-    def decorated(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_settings(**values: Any) -> Any:
-            source = click.get_current_context().get_parameter_source
-            options = {name: values.pop(name) for name in found}
-            given = {name: one for name, one in options.items() if source(name) != ParameterSource.DEFAULT}
-            try:
-                settings = model(**given)
-            except ValidationError as error:
-                raise click.UsageError(in_words(error.errors()[0])) from None
-            return command(**{into: settings}, **values)
+    def settings_of(**values: Any) -> Section:
+        source = click.get_current_context().get_parameter_source
+        given = {name: one for name, one in values.items() if source(name) != ParameterSource.DEFAULT}
+        try:
+            settings = model(**given)
+        except ValidationError as error:
+            raise click.UsageError(in_words(error.errors()[0])) from None
+        if check:
+            check(settings)
+        return settings
 
-        for name, option in reversed(found.items()):
-            kind = (types or {}).get(name)
-            add = click.option(cls=_SettingOption, model=model, field=name, option=option, kind=kind)
-            with_settings = add(with_settings)
-        return cast(Command, with_settings)
-
-    return decorated
+    add, kinds = functools.partial(click.option, cls=_SettingOption, model=model), types or {}
+    options = [add(field=name, option=option, kind=kinds.get(name)) for name, option in found.items()]
+    return takes(into, settings_of, *options)
 
 
 class _SettingOption(SectionOption):

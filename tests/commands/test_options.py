@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pydantic import Field
 from pytest import MonkeyPatch
 
-from mexma_cli.commands.options import options_of
+from mexma_cli.commands.options import options_of, takes
 from mexma_cli.lazy import SectionedCommand
 from mexma_cli.main import cli
 from mexma_cli.numerics.precisions import default_device
@@ -111,3 +111,25 @@ def test_options_are_made_from_the_fields_of_a_model() -> None:
     assert "[default: all]" in said("--help") and "--inner" not in said("--help")
     assert "'--share': no score is above or below nan" in said("--share", "nan")
     assert "'-s' / '--steps': 1 is not in the range 1<x<=9" in said("-s", "1")
+
+
+def test_one_function_makes_all_that_a_command_takes_in_order_and_the_help_keeps_it() -> None:
+    made: list[str] = []
+
+    def joined(**values: str) -> str:
+        made.append("".join(values[name] for name in sorted(values)))
+        return made[-1]
+
+    @click.command(cls=SectionedCommand)
+    @takes("first", joined, click.option("--one"), click.option("--two"))
+    @click.option("--plain")
+    @takes("second", joined, click.option("--three"))
+    def command(first: str, plain: str, second: str) -> None:
+        click.echo(f"{first} {plain} {second}")
+
+    assert [parameter.name for parameter in command.params] == ["one", "two", "plain", "three"]
+    words = ["--three", "c", "--two", "b", "--plain", "p", "--one", "a"]
+    assert CliRunner().invoke(command, words).output == "ab p c\n"
+    assert made == ["ab", "c"]
+    behind = vars(command.callback)["__wrapped__"]
+    assert not hasattr(behind, "__wrapped__")
