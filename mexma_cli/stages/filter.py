@@ -75,20 +75,23 @@ class PairColumns(NamedTuple):
     probabilities: list[float]
 
 
-Batch = tuple[list[str | Pair], PairColumns]
-"""Pairs as they were read, or their lines."""
+Batch = tuple[list[str | Pair], PairColumns, list[str]]
+"""Pairs as they were read, or their lines; and, where rejects are wanted and these are no lines of TSV, the
+pairs as TSV."""
 
 
 class Judged(NamedTuple):
     """N pairs, and the rules that they break: the lines that they stand in, if these are what is written, or
     the pairs; N sentences of either side without white space at the ends, none after they were compared;
-    codes uint8 [N]; and for rows that break the rule `language`, if somebody asks, which one was seen."""
+    codes uint8 [N]; for rows that break the rule `language`, if somebody asks, which one was seen; and the
+    third of a `Batch`."""
 
     records: Sequence[str | Pair]
     sources: Sequence[str]
     targets: Sequence[str]
     codes: np.ndarray
     seen: Mapping[int, str]
+    as_tsv: Sequence[str]
 
 
 HASHES: dict[str, Callable[[str, str], int]] = {
@@ -113,7 +116,8 @@ class FilterJob:
             format that is read; of a file of labels, the pairs that are wrong.
         output: Named by the user; None is stdout.
         kind: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
-        rejects: A file for what is dropped: reason TAB number TAB the pair as it was read; or CSV.
+        rejects: A file for what is dropped: reason TAB number TAB the pair, a line of TSV as it was read, and
+            of other formats the columns of `mexma mine --with-ids`; or CSV.
         report: A file for the counts, as JSON.
         workers: Processes that try the rules; the bytes are the same with any number. More than one needs a
             script that can be imported (``if __name__ == ...``).
@@ -271,18 +275,18 @@ def _judged(
     """All pairs in batches, in order; `as_read`: the lines are what is written, where the format has
     lines."""
     done = 0
-    batches = _batches(bitext, as_read)
+    batches = _batches(bitext, as_read, job.rejects is not None)
     for rule in (name for name in _NEEDS if name in job.limits):
         batches = _with_values(batches, rule, job.limits[rule])
     first = ((batch, rules.codes(*batch[1])) for batch in islice(batches, _ALONE))
     items = ((batch, batch[1]) for batch in batches)
     with closing(in_processes(job.workers, rules.codes, items, in_order=True)) as others:
-        for (records, (sources, targets, *_)), codes in chain(first, others):
+        for (records, (sources, targets, *_), as_tsv), codes in chain(first, others):
             if not done and codes.astype(bool).mean() > 0.5:
                 judge = model or identifier(job.settings.lid, job.settings.lid_model)
                 warn_of_languages((sources, targets), bitext.languages, judge)
             seen = _seen(rules, model, (sources, targets), codes) if job.rejects and model else {}
-            yield Judged(records, sources, targets, codes, seen)
+            yield Judged(records, sources, targets, codes, seen, as_tsv)
             done += len(records)
             on_progress(done)
     if not done and not job.may_be_empty:
@@ -293,7 +297,8 @@ def _judged(
         )
 
 
-def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
+def _batches(bitext: Bitext, as_read: bool, rejects: bool) -> Iterator[Batch]:
+    is_tsv, with_ids = bitext.kind == Tsv.name, None
     while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
             [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
@@ -302,7 +307,11 @@ def _batches(bitext: Bitext, as_read: bool) -> Iterator[Batch]:
             [getattr(pair, name, np.nan) for _, pair in batch] for name in ("score", "probability")
         )
         records = [pair if line is None or not as_read else line for line, pair in batch]
-        yield records, PairColumns(sources, targets, scores, probabilities)
+        as_tsv = list[str]()
+        if rejects and not (is_tsv and as_read):
+            with_ids = any(any(pair[3:]) for _, pair in batch) if with_ids is None else with_ids
+            as_tsv = [line if line and is_tsv else _as_tsv(pair, with_ids) for line, pair in batch]
+        yield records, PairColumns(sources, targets, scores, probabilities), as_tsv
 
 
 _ADDED = "`mexma score` adds scores; a column of others is called score, or as by LASER laser_score"
@@ -380,17 +389,16 @@ def _kept(
     """The pairs that are kept of each batch; the rest goes to `rejects`, of this format, with the names that
     lines have in the header, if there is one; and all is counted."""
     dropped: Counter[int] = Counter()
-    for records, _, _, codes, seen in batches:
+    for records, _, _, codes, seen, as_tsv in batches:
         rows = np.flatnonzero(codes).tolist()
         if rejects is not None and rows:
+            pairs = [str((as_tsv or records)[row]).split("\t") for row in rows]
             if kind == Csv.name and not dropped:
-                first = records[rows[0]]
-                named = header[0] if header and isinstance(first, str) else None
-                names = named.split("\t") if named else fields_of(_as_line(first).count("\t") + 1)
+                names = header[0].split("\t") if header else fields_of(len(pairs[0]))
                 rejects.write(fields_line(["reason", "number", *names], kind).encode())
-            for row in rows:
+            for row, pair in zip(rows, pairs, strict=True):
                 reason = NAMES[codes[row]] + (f": {seen[row]}" if row in seen else "")
-                fields = reason, str(found.read + row + 1), *_as_line(records[row]).split("\t")
+                fields = reason, str(found.read + row + 1), *pair
                 rejects.write(fields_line(fields, kind).encode())
         dropped.update(codes[rows].tolist())
         kept = np.flatnonzero(codes == 0).tolist()
@@ -401,10 +409,8 @@ def _kept(
             yield [records[row] for row in kept]
 
 
-def _as_line(record: str | Pair) -> str:
-    if isinstance(record, str):
-        return record
-    (((line,), _),) = Tsv().write([record], (UNSTATED, UNSTATED))
+def _as_tsv(pair: Pair, with_ids: bool) -> str:
+    (((line,), _),) = Tsv().write([pair], (UNSTATED, UNSTATED), with_ids)
     return str(line)[:-1]
 
 

@@ -309,6 +309,21 @@ def in_other_language(
     return other | np.isin(documents, list(compress(long, gone)))
 
 
+def languages_seen(
+    lines: Sequence[str], model: Identifier, language: str, documents: np.ndarray, rows: Sequence[int]
+) -> list[str]:
+    """The languages (FLORES-200 codes) of the lines in some rows, which `in_other_language` has found: a
+    line's own, if that is surely another one, or else its document's."""
+    wanted, asked = expected(language, model), [lines[row] for row in rows]
+    numbers, places = np.unique(documents[rows], return_inverse=True)
+    texts = _texts(lines, documents, numbers)
+    whole = list(map(flores, model.identify(texts), texts))
+    return [
+        flores(guess, line) if guess.probability > SURE and guess.language not in wanted else whole[place]
+        for guess, line, place in zip(model.identify(asked), asked, places.tolist(), strict=True)
+    ]
+
+
 def _texts(lines: Sequence[str], documents: np.ndarray, asked: np.ndarray) -> list[str]:
     """The beginning of each document that is asked for."""
     starts = np.searchsorted(documents, asked).tolist()

@@ -15,6 +15,7 @@ from mexma_cli.formats.bitext import MinedPair, formats, open_pairs, write_pairs
 from mexma_cli.formats.documents import DocumentPair
 from mexma_cli.stages import filter as filtering
 from mexma_cli.stages import worker_pool
+from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import RULES
 from mexma_cli.text.writing import write_chunks
 from tests.command import fails, ok, run, write
@@ -133,6 +134,19 @@ def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> 
     head, *table = done.stderr.splitlines()[-len(counts) - 1 :]
     assert head == "2 of 10 pairs kept (20.0 %)" and done.stdout == ""
     assert [line.split()[:2] for line in table] == [[reason, str(count)] for reason, count in counts.items()]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "tmx", "parquet"])
+@pytest.mark.parametrize("written", ["tsv", "jsonl"])
+def test_rejects_have_the_same_columns_from_and_to_each_format(
+    kind: str, written: str, tmp_path: Path
+) -> None:
+    path, dropped = made(tmp_path / f"mined.{kind}", kind), tmp_path / "dropped.tsv.zst"
+    ok(filtered(path, *LANGUAGES, "-o", tmp_path / f"out.{written}", "--rejects", dropped))
+    rows = [line.split("\t", 2) for line in read_lines(dropped)]
+    wanted = zip([reason for reason, *_ in PAIRS], read_lines(made(tmp_path / "all.tsv")), strict=True)
+    places = [(reason, str(number), line) for number, (reason, line) in enumerate(wanted, 1) if reason]
+    assert [(reason.partition(":")[0], *rest) for reason, *rest in rows] == places
 
 
 @pytest.mark.parametrize("kind", ["tsv", "jsonl", "tmx"])

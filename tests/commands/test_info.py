@@ -157,7 +157,7 @@ def inputs(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("knn fra.emb eng.emb -k 2 -o x.knn", 1, {"k": 2}),
         ("mine fra.emb eng.emb -o x.tsv", 1, {"k": 4}),
         ("align fra.txt eng.txt --max-size 3 -o x.tsv", 1, {"max_size": 3}),
-        ("split fra.txt --lang fra -o x.txt", 1, {"format": 4}),
+        ("split fra.txt --lang fra -o x.txt", 1, {"format": 5}),
         ("run corpus.yaml", 1, {"made by": "mexma run"}),
         ("run corpus.yaml", 3, {"made by": "mexma embed", "rows so far": 0}),
     ],

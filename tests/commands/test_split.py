@@ -17,7 +17,7 @@ def test_split_writes_sentences_documents_and_a_report(tmp_path: Path) -> None:
     assert done.stdout == "" and "language" in done.stderr and "kept" in done.stderr
     quiet = ok(run("-q", "split", text, "--lang", "fr", "-o", out, "--workers", "1"))
     assert quiet.stdout == quiet.stderr == ""
-    assert rejects.read_text() == f"language\t2\t0\t{len(LINES[1])}\t{LINES[1]}\n"
+    assert rejects.read_text() == f"language: deu_Latn\t2\t0\t{len(LINES[1])}\t{LINES[1]}\n"
     documents, names = read_ids(tmp_path / "fra.docs")
     assert documents.tolist() == [0, 0] and list(names) == ["1"], "mine --within reads it"
 

@@ -18,7 +18,7 @@ import zstandard
 from mexma_cli.files import whole_file
 from mexma_cli.stages.split.inputs import LONGEST, Chunk, RawDocument, Splitting
 from mexma_cli.text.characters import INVISIBLE, unwrapped
-from mexma_cli.text.identify import expected, identifier, in_other_language
+from mexma_cli.text.identify import expected, identifier, in_other_language, languages_seen
 from mexma_cli.text.lines import document_id, is_blank
 from mexma_cli.text.pages import decode_page, usual_encoding
 from mexma_cli.text.repair import decode, repair
@@ -50,6 +50,7 @@ class ChunkResult:
         text: Of the kept rows, or of all of them.
         counts: Documents read, and repaired by kind; characters read; words put together at line ends.
         files: Of files with a document a line or paragraph, by name: documents by reason, "" for read.
+        seen: The languages of the rows that are in another one, in order, if rejects are wanted.
     """
 
     checksum: str
@@ -62,6 +63,7 @@ class ChunkResult:
     text: list[str]
     counts: dict[str, int] = field(default_factory=dict)
     files: dict[str, dict[str, int]] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
         """Write it into a file, whole or not at all."""
@@ -83,7 +85,7 @@ class ChunkResult:
 _LINE_END, _BLANK_LINES = re.compile("\n"), re.compile(f"\n[{INVISIBLE}]*\n")
 _ARRAYS = ("codes", "documents", "spans", "hashes", "bands")
 _LINES = ("names", "text")
-_META = ("checksum", "counts", "files")
+_META = ("checksum", "counts", "files", "seen")
 
 
 class ChunkFile:
@@ -95,6 +97,7 @@ class ChunkFile:
         self.checksum: str = meta["checksum"]
         self.counts: dict[str, int] = meta["counts"]
         self.files: dict[str, dict[str, int]] = meta["files"]
+        self.seen: list[str] = meta["seen"]
 
     def array(self, name: str) -> np.ndarray:
         """An array of `ChunkResult`, by its name."""
@@ -208,7 +211,7 @@ class ChunkWorker:
         codes = self._rules.codes(sentences)
         for row, code in place:
             codes[row] = code
-        self._drop_other_languages(sentences, numbers, codes)
+        seen = self._drop_other_languages(sentences, numbers, codes)
         kept = np.flatnonzero(codes == 0).tolist()
         passed = [sentences[row] for row in kept]
         hashes = [xxhash.xxh3_64_intdigest(sentence.encode("utf-8")) for sentence in passed]
@@ -223,6 +226,7 @@ class ChunkWorker:
             bands,
             sentences if self._how.rejects else passed,
             dict(counts),
+            seen=seen,
         )
 
     def _sentences(self, text: str, wrapped: bool) -> Any:
@@ -234,13 +238,18 @@ class ChunkWorker:
                 yield start + first, start + last
             start = end.end() if end else start
 
-    def _drop_other_languages(self, sentences: list[str], documents: np.ndarray, codes: np.ndarray) -> None:
+    def _drop_other_languages(
+        self, sentences: list[str], documents: np.ndarray, codes: np.ndarray
+    ) -> list[str]:
+        """Note the code of such sentences; returns their languages, if rejects are wanted."""
         if self._identifier is None:
-            return
+            return []
         rows = np.flatnonzero(codes == 0)
         lines = [sentences[row] for row in rows.tolist()]
-        other = in_other_language(lines, self._identifier, self._how.language, documents[rows])
+        told = lines, self._identifier, self._how.language, documents[rows]
+        other = in_other_language(*told)
         codes[rows[other]] = CODES["language"]
+        return languages_seen(*told, np.flatnonzero(other).tolist()) if self._how.rejects else []
 
     def _text(self, document: RawDocument) -> tuple[str, str | None, str | None]:
         """A document's name, and its text or the reason why there is none."""

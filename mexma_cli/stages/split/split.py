@@ -55,7 +55,7 @@ from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], object]
-_FORMAT = 4
+_FORMAT = 5
 _COMPARED = 1_000_000
 """Documents whose ids are compared; 8 bytes each are held."""
 _KIND = "split report"
@@ -391,7 +391,15 @@ def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool, kind: str) 
         rejects = zip(
             merged[dropped].tolist(), _places(dropped, names, documents, spans), dropped.tolist(), strict=True
         )
-        rows = ((_REASONS[code], *place[:-1].split("\t"), text[line]) for code, place, line in rejects)
+        seen = iter(chunk.seen)
+        rows = (
+            (
+                _REASONS[code] + (f": {next(seen)}" if code == CODES["language"] else ""),
+                *place[:-1].split("\t"),
+                text[line],
+            )
+            for code, place, line in rejects
+        )
         yield (sentences, places, "".join(fields_line(row, kind) for row in rows)), 0
 
 

@@ -911,6 +911,8 @@ def test_pairs_are_filtered_by_rules_into_any_format(
     rejects = list(read_lines(folder / "rejects.tsv.zst"))
     assert len(sides[0]) == len(sides[1]) > 0 and all(len(line) <= 45 for side in sides for line in side)
     assert rejects and all(line.startswith("long\t") for line in rejects)
+    lines = [line.split("\t", 2)[2] for line in rejects]
+    assert all(max(map(len, line.split("\t")[1:3])) > 45 and line.count("\t") == 9 for line in lines)
     page = (root / "run/report.html").read_text()
     assert "dropped: rule long" in page and f"<td class=n>{len(rejects)}</td>" in page
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

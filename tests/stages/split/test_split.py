@@ -415,7 +415,7 @@ def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
     lines = [
         (ONE, None),
         (ONE, "duplicate"),
-        ("Er kam gestern in das Haus meiner Mutter.", "language"),
+        ("Er kam gestern in das Haus meiner Mutter.", "language: deu_Latn"),
         ("12 345 678 910 11", "digits"),
         ("Он пришёл в дом моей матери.", "script"),
         ("Il est <verbe>venu</verbe> dans la maison.", "html"),
@@ -429,6 +429,12 @@ def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
     assert [(row[1], row[0], row[4]) for row in rejects] == [
         (str(number), reason, line) for number, (line, reason) in enumerate(lines, 1) if reason
     ]
+    german = [lines[2][0], "Sie ist nicht da.", "Der Hund schläft in der Küche des Hauses."]
+    (tmp_path / "b.txt").write_text("\n".join(german[1:]), "utf-8")
+    for workers in (1, 2):  # a short line is in the language of its document
+        run(tmp_path / "a.txt", tmp_path / "b.txt", to=out, workers=workers, document="file")
+        seen = [row[::4] for row in rows(out.with_name("rejects.tsv")) if row[0].startswith("language")]
+        assert seen == [["language: deu_Latn", line] for line in german]
     assert sum(report.dropped.values()) == len(rejects) and report.kept == 2
     near = run(tmp_path / "a.txt", to=out, on=("near-duplicate=0.6",))
     assert near.dropped["near-duplicate"] == 1
