@@ -296,8 +296,7 @@ class TestLabels:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
-            ("y\t1\t1\tother\ttexts", "has labels of other texts"),
-            ("y\t1\t451\ta\tb", "has labels of other texts"),
+            ("y\t1\t1\tother\ttexts", "has no label of two lines of these texts"),
             ("y\t0\t0\tother\ttexts", "has no label of two lines of these texts"),
             ("yes\t1\t1\ta\tb", "line 1: not a label"),
             ("y\t-1\t1\ta\tb", "line 1: not a label"),

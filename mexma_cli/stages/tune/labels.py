@@ -17,6 +17,7 @@ from mexma_cli.mining.candidates import Candidates
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.normalise import normal_form
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,11 @@ _ONE_KIND = (
 
 
 class Labels:
-    """A file of labels of two texts, each of all pairs with its two sentences. Labels of no pair that was
-    found, such as those of joined sentences, do not count, and it is said how many. Refused: a file of other
-    texts, with a line that is no label, or of which more labels than `_STRAYS` do not count, since the others
-    are then no sample of the pairs: those of an alignment are nearly all right."""
+    """A file of labels of two texts, each of all pairs with its two sentences, whatever lines it names: those
+    of a file that was filtered have others. Labels of no pair that was found, such as those of joined
+    sentences, do not count, and it is said how many. Refused: a file of other texts, with a line that is no
+    label, or of which more labels than `_STRAYS` do not count, since the others are then no sample of the
+    pairs: those of an alignment are nearly all right."""
 
     def __init__(self, path: Path, pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> None:
         self._path, self._pairs, self._stores = path, pairs, (source, target)
@@ -101,21 +103,17 @@ class Labels:
         return {kind: answers.count(kind) for kind in (RIGHT, WRONG, SKIPPED)}
 
     def _read(self) -> None:
-        labels = list(read_labels(self._path))
-        placed = [label for label in labels if label.lines != (0, 0)]
-        answers = {label.sentences: label.answer for label in labels}
-        known = list[tuple[np.ndarray, list[str]]]()
-        for side, store in enumerate(self._stores):
-            lines = np.array([label.lines[side] - 1 for label in placed], dtype=np.int64)
-            if not ((lines >= 0) & (lines < store.rows)).all():
-                raise self._refused("has labels of other texts", answers)
-            texts = KeptTexts(store.sentences(), lines).take(lines)
-            if list(map(one_field, texts)) != [label.sentences[side] for label in placed]:
-                raise self._refused("has labels of other texts", answers)
-            known.append(_rows_of({sentences[side] for sentences in answers}, store))
+        answers: dict[tuple[str, str], str] = {}
+        for label in read_labels(self._path):
+            source, target = map(_composed, label.sentences)
+            answers[source, target] = label.answer
+        known = [
+            _rows_of({sentences[side] for sentences in answers}, store)
+            for side, store in enumerate(self._stores)
+        ]
         sides = [set(sentences) for _, sentences in known]
         if answers and not any(one in sides[0] and two in sides[1] for one, two in answers):
-            raise self._refused("has no label of two lines of these texts", answers)
+            raise self._refused(answers)
         rows = self._pairs.source, self._pairs.target
         near = np.flatnonzero(np.isin(rows[0], known[0][0]) & np.isin(rows[1], known[1][0]))
         found = [np.searchsorted(known[side][0], rows[side][near]).tolist() for side in range(2)]
@@ -132,20 +130,26 @@ class Labels:
                 raise MexmaError(f"{self._path} is not of mined pairs: {why}", _WHICH)
             log.warning("%s: %s do not count: mining does not find their pairs here", self._path, strays)
 
-    def _refused(self, why: str, answers: Collection[tuple[str, str]]) -> MexmaError:
+    def _refused(self, answers: Collection[tuple[str, str]]) -> MexmaError:
         hint = f"--labels names another file, for these texts; {_WHICH}"
         swapped = [{pair[1 - side] for pair in answers} for side in range(2)]
         own, other = (set(_rows_of(*side)[1]) for side in zip(swapped, self._stores, strict=True))
         if any(one != two and two in own and one in other for one, two in answers):
             hint = "they are there with the sides swapped: name the two texts the other way round"
-        return MexmaError(f"{self._path} {why}", hint)
+        return MexmaError(f"{self._path} has no label of two lines of these texts", hint)
+
+
+def _composed(sentence: str) -> str:
+    """The sentence by which a label is compared with a text: pairs may have been cleaned before."""
+    return normal_form("NFC", one_field(sentence))
 
 
 def _rows_of(sentences: set[str], store: EmbeddingStore) -> tuple[np.ndarray, list[str]]:
-    """The rows that have one of these sentences, int64 [n], and the sentence of each; 16 bytes a row."""
+    """The rows that have one of these sentences (as by `_composed`), int64 [n], and the sentence of each; 16
+    bytes a row."""
     once = {sentence: sentence for sentence in sentences}
     rows, found = array("q"), list[str]()
-    for row, line in enumerate(map(one_field, store.sentences())) if once else ():
+    for row, line in enumerate(map(_composed, store.sentences())) if once else ():
         if line in once:
             rows.append(row)
             found.append(once[line])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -26,6 +27,23 @@ def test_a_label_is_of_the_copies_that_were_mined(lines: str, tmp_path: Path) ->
     found = Labels(write(tmp_path / "labels.tsv", f"y\t{lines}\ta\ta"), pairs, *stores)
     assert found.counts == {"y": 1, "n": 0, "s": 0}
     assert found.drawn(PairPrecision(ones, ones / 2), 2) == [1]
+
+
+@pytest.mark.parametrize("lines", ["0\t0", "1\t1", "2\t9"])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_labels_of_pairs_that_were_filtered_or_composed(form: str, lines: str, tmp_path: Path) -> None:
+    """Their lines are those of another file, and their letters may be other characters."""
+    texts = [["non", "Où est-il ?"], ["no", "Où est-il ?"]]
+    stores = [
+        make_store(tmp_path / name, [normalize("NFD", line) for line in text], np.eye(2, dtype=np.float32))
+        for name, text in zip(("fra.emb", "eng.emb"), texts, strict=True)
+    ]
+    ones = np.ones(2, np.float32)
+    label = normalize(form, f"n\t{lines}\t{texts[0][1]}\t{texts[1][1]}")
+    found = Labels(
+        write(tmp_path / "labels.tsv", label), Candidates(ones, np.arange(2), np.arange(2), ones), *stores
+    )
+    assert found.counts == {"y": 0, "n": 1, "s": 0} and found.said[0].tolist() == [1]
 
 
 @pytest.mark.parametrize("strays", [2, 3])
