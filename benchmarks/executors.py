@@ -25,7 +25,8 @@ from mexma_cli.executors.ray import RayExecutor
 from mexma_cli.files import checksum_file
 from mexma_cli.numerics.threads import cores
 from mexma_cli.settings.corpus import RaySettings
-from mexma_cli.stages.run.scheduler import Executor, Scheduler
+from mexma_cli.stages.run.executor import Executor
+from mexma_cli.stages.run.scheduler import Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.stages.run.work import perform
 

@@ -23,9 +23,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.stages.run.executor import InThisProcess
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.scheduler import InThisProcess
 from mexma_cli.stages.run.units import RunFolder
 from mexma_cli.text.lines import read_lines
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from mexma_cli.knn.faiss_index import choose
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.costs import FILE
+from mexma_cli.stages.run.executor import InThisProcess
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.scheduler import InThisProcess
 from mexma_cli.stages.run.units import RunFolder
 
 DIM = 320  # of mini

@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.settings.corpus import CorpusRecipe
+from mexma_cli.stages.run.executor import Ended
 from mexma_cli.stages.run.plan import Cut, plan
-from mexma_cli.stages.run.scheduler import Ended, Scheduler
+from mexma_cli.stages.run.scheduler import Scheduler
 from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit, read_unit
 
 CODES = ("fra", "deu", "spa", "ita", "por", "eng")

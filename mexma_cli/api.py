@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -635,15 +635,13 @@ def run(
     """
     from mexma_cli.executors.local import LocalExecutor
     from mexma_cli.languages import resolve_pair
-    from mexma_cli.numerics.threads import threads
     from mexma_cli.settings.load import load_corpus
     from mexma_cli.stages.run.plan import Selection
     from mexma_cli.stages.run.run import outputs, run_corpus
 
     found = load_corpus(recipe, overrides)
     chosen = Selection(only, None, tuple(map(resolve_pair, [pairs] if isinstance(pairs, str) else pairs)))
-    each = max(1, threads() // jobs)
-    done = run_corpus(found, lambda folder: LocalExecutor(folder, jobs, each), chosen=chosen)
+    done = run_corpus(found, partial(LocalExecutor.from_recipe, found, jobs=jobs), chosen=chosen)
     return outputs(found, done.units.values())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mexma_cli.executors.worker import attempt
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.executor import Ended
 from tests.conftest import SENTENCES
 
 LINES = 24

@@ -16,13 +16,12 @@ from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.errors import in_a_line
+from mexma_cli.executors import executors
 from mexma_cli.languages import resolve, resolve_pair
-from mexma_cli.numerics.threads import threads
-from mexma_cli.text.amounts import counted, size, time_needed
+from mexma_cli.text.amounts import counted, hours_needed, size, time_needed
 
 if TYPE_CHECKING:
-    from mexma_cli.settings.corpus import CorpusRecipe, SlurmSettings
-    from mexma_cli.stages.run.scheduler import Executor, Progress
+    from mexma_cli.stages.run.scheduler import Progress
 
 log = logging.getLogger(__name__)
 
@@ -50,16 +49,16 @@ _STATES = {
 @click.option("--pairs", metavar="SRC-TGT,...", help="Only these language pairs, such as fra-eng,deu-eng.")
 @click.option(
     "--executor",
-    type=click.Choice(["local", "slurm", "ray"]),
+    type=click.Choice(list(executors())),
     default="local",
     show_default=True,
-    help="Where units run: on this machine, in Slurm's job arrays or on Ray.",
+    help=f"Where units run: {', '.join(kind.about for kind in executors().values())}.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="local: number of processes, which share the threads.  [default: 1]",
+    help="On this machine: processes, which share the threads.  [default: 1]",
 )
 @click.option("--dry-run", is_flag=True, help="Print units, disk, memory and time needed, and stop.")
 @click.option(
@@ -109,8 +108,9 @@ def command(
         raise click.UsageError("--json goes with --status or --dry-run.")
     if (assume or calibrate) and not dry_run:
         raise click.UsageError("--assume and --calibrate go with --dry-run.")
-    if jobs is not None and executor != "local":
-        raise click.UsageError(f"--jobs is for --executor local; `{executor}` in the recipe has its own.")
+    kind = executors()[executor]
+    if jobs is not None and not kind.is_here:
+        raise click.UsageError(f"--jobs is for this machine; `{executor}` in the recipe has its own.")
     found = load_corpus(recipe, overrides)
     chosen = Selection(only, start, tuple(map(resolve_pair, pairs.split(",") if pairs else ())))
     if status:
@@ -121,30 +121,24 @@ def command(
 
         split = {code for code, language in found.languages.items() if language.split is not None}
         said = estimate(found, chosen, jobs or 1, _lines(assume), calibrate)
-        if executor == "slurm":
-            from mexma_cli.executors.slurm import planned
-
-            said["slurm"] = planned(Path(found.run), found.slurm, said["left"])
+        added = kind.forecast(found, said)
         if as_json:
-            click.echo(json.dumps(said, ensure_ascii=False, indent=1))
+            click.echo(json.dumps({**said, **added.facts}, ensure_ascii=False, indent=1))
         else:
-            elsewhere = executor != "local"
+            elsewhere = not kind.is_here
             _print_estimate(
                 said, found.run, split, whole=bool(assume) or calibrate or elsewhere, alone=elsewhere
             )
-        if executor == "slurm":
-            if not as_json:
-                _print_slurm(said)
-            _compare_limits(found.slurm, said)
-        elif executor == "ray" and not as_json:
-            units, cores = sum(said["left"].values()), counted(found.ray.cpus, "core")
-            click.echo(f"{'Ray':<24} {counted(units, 'unit')}, {cores} each; nothing was submitted")
+            for word, line in added.lines:
+                click.echo(f"{word:<24} {line}")
+        for warning in added.warnings:
+            log.warning("%s", warning)
         return
 
     started, folder = time.monotonic(), Path(found.run).absolute()
     try:
         with ExitStack() as stack:
-            make = partial(_executor, executor, found, jobs or 1)
+            make = partial(kind.from_recipe, found, jobs=jobs or 1)
             done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
     except KeyboardInterrupt:
         log.info("what is done is kept: the same command goes on")
@@ -155,21 +149,6 @@ def command(
     log.info("report: %s", folder / PAGE)
     for made in outputs(found, done.units.values()):
         click.echo(made)
-
-
-def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Executor:
-    """Where the units of a run run."""
-    if kind == "slurm":
-        from mexma_cli.executors.slurm import SlurmExecutor
-
-        return SlurmExecutor(folder, recipe.slurm)
-    if kind == "ray":
-        from mexma_cli.executors.ray import RayExecutor
-
-        return RayExecutor(folder, recipe.ray)
-    from mexma_cli.executors.local import LocalExecutor
-
-    return LocalExecutor(folder, jobs, max(1, threads() // jobs))
 
 
 def _lines(typed: str | None) -> dict[str, int]:
@@ -231,40 +210,6 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _print_slurm(found: dict[str, Any]) -> None:
-    """Print what would be submitted to Slurm."""
-    plan = found["slurm"]
-    for stage, arrays in plan["arrays"].items():
-        tasks, memory = counted(plan["tasks"][stage], "task"), size(found["unit_memory"][stage])
-        said = f"{tasks} in {counted(arrays, 'array')}, at least; a task takes about {memory}"
-        click.echo(f"{'Slurm, ' + stage:<24} {said}")
-    click.echo(f"{'sbatch':<24} {' '.join(plan['options'])}")
-    click.echo(f"{'logs':<24} {plan['logs']}")
-    click.echo(f"{'submitted':<24} nothing{'' if plan['sbatch'] else '; there is no sbatch here'}")
-
-
-def _compare_limits(settings: SlurmSettings, found: dict[str, Any]) -> None:
-    """Warn where a task of Slurm would be ended before the longest unit is done, or those that share it, or
-    for the memory of a unit."""
-    from mexma_cli.executors.slurm import memory_limit, time_limit
-
-    memory = memory_limit(settings)
-    for stage in found["slurm"]["arrays"]:
-        if memory is not None and memory < (needed := found["unit_memory"][stage]):
-            log.warning(
-                "slurm.options: --mem gives a task %s, and a unit of %s takes about %s",
-                *(size(memory), stage, size(needed)),
-            )
-
-    longest, limit = found["longest"], time_limit(settings)
-    units = -(-found["works"][longest["work"]]["units"] // settings.array)
-    if limit is not None and limit < 3600 * units * longest["hours"]:
-        log.warning(
-            "slurm.options: --time is %s, and a task of %s (%s) takes %s of a core",
-            *(time_needed(limit), counted(units, "unit"), longest["work"], _hours(units * longest["hours"])),
-        )
-
-
 def _print_estimate(found: dict[str, Any], folder: str, split: set[str], whole: bool, alone: bool) -> None:
     """Print a forecast in words; `folder` is the run's; `split` are languages whose texts are documents;
     `whole`: what all of the work takes on any machines, too; `alone`: other machines than this one will do
@@ -286,14 +231,10 @@ def _print_estimate(found: dict[str, Any], folder: str, split: set[str], whole: 
     if not whole:
         return
     for stage, hours in found["processor"].items():
-        click.echo(f"{stage + ', in all':<24} {_hours(hours)} of a core")
+        click.echo(f"{stage + ', in all':<24} {hours_needed(hours)} of a core")
     longest = found["longest"]
-    click.echo(f"{'longest unit':<24} {longest['work']}, {_hours(longest['hours'])} of a core")
+    click.echo(f"{'longest unit':<24} {longest['work']}, {hours_needed(longest['hours'])} of a core")
     for gpu, hours in found["gpu"].items():
-        click.echo(f"{'GPU, knn':<24} at least {_hours(hours)} of an {gpu}, at its data sheet's peak")
+        click.echo(f"{'GPU, knn':<24} at least {hours_needed(hours)} of an {gpu}, at its data sheet's peak")
     if (index := found.get("index")) is not None:
-        click.echo(f"{'knn, mine.index: auto':<24} {_hours(index['processor'])} of a core")
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f} hours" if hours >= 2 else time_needed(3600 * hours).removeprefix("about ")
+        click.echo(f"{'knn, mine.index: auto':<24} {hours_needed(index['processor'])} of a core")

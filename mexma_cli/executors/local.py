@@ -12,17 +12,25 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
+from mexma_cli.executors import RecipeExecutor
 from mexma_cli.executors.worker import line_of
-from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.numerics.threads import threads
+from mexma_cli.stages.run.executor import Ended
+
+if TYPE_CHECKING:
+    from mexma_cli.settings.corpus import CorpusRecipe
 
 _PATIENCE = 10.0  # seconds that a worker has to end
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-class LocalExecutor:
+class LocalExecutor(RecipeExecutor):
     """So many processes (`jobs`) with so many threads each; each does one unit at a time, and keeps what it
     has loaded for the next."""
+
+    name, about, is_here = "local", "on this machine", True
 
     def __init__(self, run: Path, jobs: int, threads: int) -> None:
         self._ended: queue.Queue[Ended] = queue.Queue()
@@ -34,6 +42,11 @@ class LocalExecutor:
         ]
         for thread in self._threads:
             thread.start()
+
+    @classmethod
+    def from_recipe(cls, recipe: CorpusRecipe, folder: Path, jobs: int) -> Self:
+        """`jobs` processes, which share the threads."""
+        return cls(folder, jobs, max(1, threads() // jobs))
 
     @property
     def slots(self) -> int:

@@ -7,23 +7,27 @@ Units that embed have a GPU where the recipe says so, in actors that hold the en
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mexma_cli.errors import MexmaError, in_a_line, require
+from mexma_cli.executors import Forecast, RecipeExecutor
 from mexma_cli.executors.worker import attempt
-from mexma_cli.settings.corpus import RaySettings
-from mexma_cli.stages.run.scheduler import Ended
-from mexma_cli.stages.run.units import read_unit
+from mexma_cli.stages.run.executor import Ended
 from mexma_cli.text.amounts import counted
+
+if TYPE_CHECKING:
+    from mexma_cli.settings.corpus import CorpusRecipe, RaySettings
 
 log = logging.getLogger(__name__)
 
 
-class RayExecutor:
+class RayExecutor(RecipeExecutor):
     """Tasks on a cluster that is there, or on one that is started here for as long as the run goes. All nodes
     see the run's folder. Refused where Ray is not installed, or no cluster answers at the address."""
+
+    name, about = "ray", "on Ray"
 
     def __init__(self, run: Path, settings: RaySettings) -> None:
         require("ray", "ray", "--executor ray")
@@ -53,6 +57,17 @@ class RayExecutor:
         self._actors: list[Any] = []
         self._work: dict[Any, tuple[Path, Any]] = {}  # what Ray gives back -> the unit, and its actor or None
 
+    @classmethod
+    def from_recipe(cls, recipe: CorpusRecipe, folder: Path, jobs: int) -> Self:
+        """By the section `ray` of a recipe."""
+        return cls(folder, recipe.ray)
+
+    @classmethod
+    def forecast(cls, recipe: CorpusRecipe, work: Mapping[str, Any]) -> Forecast:
+        """How many units there are, and their cores."""
+        units, cores = counted(sum(work["left"].values()), "unit"), counted(recipe.ray.cpus, "core")
+        return Forecast(lines=[("Ray", f"{units}, {cores} each; nothing was submitted")])
+
     @property
     def slots(self) -> int:
         """Twice what the cluster has room for, so that no node waits for the run."""
@@ -61,6 +76,8 @@ class RayExecutor:
 
     def submit(self, todo: Path) -> None:
         """Take a unit."""
+        from mexma_cli.stages.run.units import read_unit
+
         unit, actor = todo.absolute(), None
         if self._settings.gpus and read_unit(unit).on_gpu:
             actor = self._free_actor()

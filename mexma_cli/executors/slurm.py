@@ -15,17 +15,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.executors import Forecast, RecipeExecutor
 from mexma_cli.executors.worker import ending_of, line_of
 from mexma_cli.files import read_json, whole_file
-from mexma_cli.settings.corpus import SlurmSettings
-from mexma_cli.stages.run.scheduler import Ended
-from mexma_cli.stages.run.units import STAGE_OF
+from mexma_cli.stages.run.executor import Ended
+from mexma_cli.text.amounts import counted, hours_needed, size, time_needed
+
+if TYPE_CHECKING:
+    from mexma_cli.settings.corpus import CorpusRecipe, SlurmSettings
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +56,11 @@ exec {python} -m mexma_cli.executors.worker {run} --units {units} \\
 """
 
 
-class SlurmExecutor:
+class SlurmExecutor(RecipeExecutor):
     """Job arrays, submitted as units become ready. All nodes see the run's folder. Refused where there is no
     `sbatch`, or a name or setting cannot go into its scripts."""
+
+    name, about = "slurm", "in Slurm's job arrays"
 
     def __init__(self, run: Path, settings: SlurmSettings) -> None:
         if shutil.which("sbatch") is None:
@@ -68,6 +73,23 @@ class SlurmExecutor:
         self._task_of: dict[Path, str] = {}  # units in work -> the task that does them, such as 123_4
         self._gone: dict[Path, float] = {}  # units whose task is not there any more -> since when
         self._asked = 0.0
+
+    @classmethod
+    def from_recipe(cls, recipe: CorpusRecipe, folder: Path, jobs: int) -> Self:
+        """By the section `slurm` of a recipe."""
+        return cls(folder, recipe.slurm)
+
+    @classmethod
+    def forecast(cls, recipe: CorpusRecipe, work: Mapping[str, Any]) -> Forecast:
+        """What would be submitted, `planned`, and where a task would be ended before its units are done."""
+        plan, lines = planned(Path(recipe.run), recipe.slurm, work["left"]), []
+        for stage, arrays in plan["arrays"].items():
+            tasks, memory = counted(plan["tasks"][stage], "task"), size(work["unit_memory"][stage])
+            said = f"{tasks} in {counted(arrays, 'array')}, at least; a task takes about {memory}"
+            lines.append((f"Slurm, {stage}", said))
+        lines += [("sbatch", " ".join(plan["options"])), ("logs", plan["logs"])]
+        lines.append(("submitted", "nothing" + ("" if plan["sbatch"] else "; there is no sbatch here")))
+        return Forecast({"slurm": plan}, lines, list(_too_narrow(recipe.slurm, plan["arrays"], work)))
 
     @property
     def slots(self) -> int:
@@ -196,6 +218,8 @@ def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict
         of their kind are one more array. `options` of sbatch, the same for all arrays, `logs`, and whether
         `sbatch` is found here.
     """
+    from mexma_cli.stages.run.units import STAGE_OF
+
     run = run.absolute()
     _check(str(run), settings)
     arrays, tasks = Counter[str](), Counter[str]()
@@ -210,6 +234,25 @@ def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict
         "logs": f"{run}/slurm/batch-*-TASK.log",
         "sbatch": shutil.which("sbatch") is not None,
     }
+
+
+def _too_narrow(settings: SlurmSettings, stages: Iterable[str], work: Mapping[str, Any]) -> Iterator[str]:
+    """Warnings where a task would be ended for the memory of a unit, or before the longest unit is done, or
+    those that share it."""
+    memory = memory_limit(settings)
+    for stage in stages:
+        if memory is not None and memory < (needed := work["unit_memory"][stage]):
+            yield (
+                f"slurm.options: --mem gives a task {size(memory)}, and a unit of {stage} takes about "
+                f"{size(needed)}"
+            )
+    longest, limit = work["longest"], time_limit(settings)
+    units = -(-work["works"][longest["work"]]["units"] // settings.array)
+    if limit is not None and limit < 3600 * units * longest["hours"]:
+        yield (
+            f"slurm.options: --time is {time_needed(limit)}, and a task of {counted(units, 'unit')} "
+            f"({longest['work']}) takes {hours_needed(units * longest['hours'])} of a core"
+        )
 
 
 def memory_limit(settings: SlurmSettings) -> int | None:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from mexma_cli.errors import NoteFormatter, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of
 from mexma_cli.files import write_json_atomic
-from mexma_cli.stages.run.work import perform
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,8 @@ def ending_of(todo: Path) -> Path:
 
 def attempt(run: Path, todo: Path) -> dict[str, object]:
     """Do a unit; says what went wrong, and whether the worker or its machine is to blame."""
+    from mexma_cli.stages.run.work import perform
+
     try:
         perform(run, todo)
     except Exception as error:

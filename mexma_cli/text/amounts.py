@@ -50,3 +50,8 @@ def time_needed(seconds: float) -> str:
     if seconds < 5400:
         return f"about {seconds / 60:.0f} minutes"
     return f"about {seconds / 3600:.1f} hours" if seconds < 172800 else f"about {seconds / 86400:.1f} days"
+
+
+def hours_needed(hours: float) -> str:
+    """Hours of a core or GPU in words: ``1,200 hours``, ``3.0 minutes``."""
+    return f"{hours:,.0f} hours" if hours >= 2 else time_needed(3600 * hours).removeprefix("about ")

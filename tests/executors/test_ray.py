@@ -57,7 +57,7 @@ def test_without_ray_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MexmaError, match="--executor ray needs ray, which is not installed"):
         RayExecutor(tmp_path, RaySettings())
-    fails(run("run", "any.yaml", "--executor", "ray", "--jobs", "4"), 2, "--jobs is for --executor local")
+    fails(run("run", "any.yaml", "--executor", "ray", "--jobs", "4"), 2, "--jobs is for this machine")
 
 
 def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

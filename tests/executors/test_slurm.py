@@ -15,8 +15,8 @@ from mexma_cli.executors import slurm
 from mexma_cli.executors.slurm import SlurmExecutor, memory_limit, planned, time_limit
 from mexma_cli.files import checksum_file
 from mexma_cli.settings.corpus import SlurmSettings
+from mexma_cli.stages.run.executor import Ended
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.scheduler import Ended
 from mexma_cli.stages.run.units import RunFolder, Unit
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files

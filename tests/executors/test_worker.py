@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.executors import worker
 from mexma_cli.executors.worker import attempt
 
 UNREADABLE = OSError(errno.EIO, os.strerror(errno.EIO), "fra.txt")
@@ -36,7 +35,7 @@ def test_a_unit_that_fails_says_why(
     def perform(*_: Path) -> None:
         raise error
 
-    monkeypatch.setattr(worker, "perform", perform)
+    monkeypatch.setattr("mexma_cli.stages.run.work.perform", perform)
     found = attempt(Path("run"), Path("unit.todo.json"))
     assert str(found["error"]).startswith(said.split(" (")[0]) and said in str(found["error"])
     assert found["died"] is died
@@ -49,7 +48,7 @@ def test_the_traceback_of_a_defect_is_in_the_log(
     def perform(*_: Path) -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr(worker, "perform", perform)
+    monkeypatch.setattr("mexma_cli.stages.run.work.perform", perform)
     found = attempt(Path("run"), Path("unit.todo.json"))
     assert str(found["error"]).endswith(": a bug (its worker's log says more)")
     assert "in perform" in capsys.readouterr().err

@@ -14,9 +14,9 @@ from mexma_cli.files import make_parent, read_manifest, write_json_atomic
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.costs import COSTS, Cost, slowness
 from mexma_cli.stages.knn.search import EXACT
+from mexma_cli.stages.run.executor import InThisProcess
 from mexma_cli.stages.run.plan import cut_of, inputs_of, plan
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.scheduler import InThisProcess
 from mexma_cli.stages.run.units import Kind, RunFolder
 from mexma_cli.store.folder import Frozen
 from mexma_cli.text.lines import read_lines

@@ -20,6 +20,7 @@ from mexma_cli.files import check_parent, checksum_file, clear, is_held, make_pa
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
+from mexma_cli.stages.run.executor import Executor, InThisProcess
 from mexma_cli.stages.run.page import PAGE, is_page, translations, write_page
 from mexma_cli.stages.run.plan import (
     Cut,
@@ -32,7 +33,7 @@ from mexma_cli.stages.run.plan import (
     results_of,
 )
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
-from mexma_cli.stages.run.scheduler import STATUS, Executor, InThisProcess, Progress, Scheduler, is_status
+from mexma_cli.stages.run.scheduler import STATUS, Progress, Scheduler, is_status
 from mexma_cli.stages.run.units import STAGES, Kind, RunFolder, Unit, in_the_way, read_unit
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks

@@ -8,10 +8,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.stages.run.executor import Ended, Executor
 from mexma_cli.stages.run.plan import Cut, cut_of
 from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit
 
@@ -21,58 +21,6 @@ TRIES = 3
 """How often a unit is tried whose worker dies."""
 STATUS = "status.json"
 _SECONDS = 1.0  # that the executor may take to say what has ended, and between two writings of the status
-
-
-class Ended(NamedTuple):
-    """A unit that a worker has finished, or has not: `error` says why, in a line."""
-
-    todo: Path
-    error: str | None = None
-    died: bool = False
-    """The worker died, or its machine did: another try may do."""
-
-
-class Executor(Protocol):
-    """Where units run. It knows nothing of them but the files that describe them."""
-
-    @property
-    def slots(self) -> int:
-        """How many units it takes at a time, with those that wait for a worker."""
-        ...
-
-    def submit(self, todo: Path) -> None:
-        """Take a unit."""
-        ...
-
-    def ended(self, seconds: float) -> Sequence[Ended]:
-        """The units that have ended since the last call; waits so long for something to end."""
-        ...
-
-    def stop(self) -> None:
-        """End all workers, at once."""
-        ...
-
-
-class InThisProcess:
-    """An executor that does units in this process, one after the other."""
-
-    slots = 1
-
-    def __init__(self, run: Path) -> None:
-        self._run, self._todo = run, list[Path]()
-
-    def submit(self, todo: Path) -> None:
-        self._todo.append(todo)
-
-    def ended(self, seconds: float) -> Sequence[Ended]:
-        from mexma_cli.stages.run.work import perform
-
-        todo = self._todo.pop()
-        perform(self._run, todo)
-        return [Ended(todo)]
-
-    def stop(self) -> None:
-        self._todo.clear()
 
 
 @dataclass
