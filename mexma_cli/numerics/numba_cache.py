@@ -26,7 +26,8 @@ from numba.core.runtime import rtsys
 from mexma_cli.numerics.machine import cache_folder
 
 _PACKAGE = Path(__file__).parents[1]
-_DAMAGED = (OSError, EOFError, pickle.UnpicklingError)
+_UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, ImportError, AttributeError)
+"""What a damaged file raises, and one that names a class of an older version of this package."""
 
 
 def _places() -> Iterator[Path]:
@@ -111,14 +112,14 @@ class Keeper(FunctionCache):
         rtsys.initialize(target_context)
         try:
             return self._load_overload(sig, target_context)
-        except _DAMAGED:
+        except _UNREADABLE:
             with contextlib.suppress(OSError):
                 self.flush()  # so that what is compiled now can be kept
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the function for these types; one process writes at a time."""
-        with contextlib.suppress(*_DAMAGED):
+        with contextlib.suppress(*_UNREADABLE):
             os.makedirs(self.cache_path, exist_ok=True)
             with open(os.path.join(self.cache_path, "lock"), "w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)

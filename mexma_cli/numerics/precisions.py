@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
-# Not a parameter: six functions from `mine` to `knn.choice.choose` would take it.
+# Not a parameter: six functions from `mine` to `knn.choice.choose_product` would take it.
 _device = "auto"
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +137,10 @@ def test_what_is_damaged_or_cannot_be_written_is_compiled(tmp_path: Path) -> Non
     assert again(2) == 4 and sum(again._cache_hits.values()) == 1
     (data,) = tmp_path.rglob("*.nbc")
     (index,) = tmp_path.rglob("*.nbi")
-    for damaged in (data, index):
-        damaged.write_bytes(b"")
+    version = index.read_bytes()[: len(pickle.dumps(pickle.loads(index.read_bytes()), -1))]
+    of_before = [b"cmexma_cli.moved_away\nPairs\n.", b"cmexma_cli.knn.cosines\nRenamed\n."]
+    for (damaged, start), content in product(((data, b""), (index, version)), [b"", *of_before]):
+        damaged.write_bytes(start + content)
         again = kept_loop(tmp_path)
         assert again(2) == 4 and not again._cache_hits
         again = kept_loop(tmp_path)
