@@ -315,7 +315,7 @@ def peak_throughput(threads: int) -> float:
 
 def run(settings: argparse.Namespace, rows: int) -> None:
     """Print one table."""
-    from mexma_cli.knn.faiss_index import choose
+    from mexma_cli.knn.faiss_index import choose_index
 
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as folder:
         if settings.stores:
@@ -328,7 +328,7 @@ def run(settings: argparse.Namespace, rows: int) -> None:
         print(
             f"{'':20}{'seconds':>9}{'ratio':>8}{'GB above':>10}{'recall':>8}{'same pairs':>12}{'planted':>9}"
         )
-        indexes = dict.fromkeys(choose(y[0], x[1]) if name == "auto" else name for name in settings.ann)
+        indexes = dict.fromkeys(choose_index(y[0], x[1]) if name == "auto" else name for name in settings.ann)
         our_pairs: set[tuple[int, ...]] = set()
         figures: dict[str, float] = {}
         for name in ("ours", *indexes, *settings.peers):

@@ -22,7 +22,7 @@ from collections import Counter
 from itertools import count, islice
 from pathlib import Path
 
-from mexma_cli.knn.faiss_index import choose
+from mexma_cli.knn.faiss_index import choose_index
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.costs import FILE
 from mexma_cli.stages.run.executor import InThisProcess
@@ -58,7 +58,7 @@ def main() -> None:
                 write_text(code, lines, folder / f"{code}.txt")
             overrides = (f"run={folder / str(lines)}", f"root={folder}", f"units.tile={settings.tile}")
             if settings.index:
-                overrides += (f"mine.index={choose(lines, DIM)}",)
+                overrides += (f"mine.index={choose_index(lines, DIM)}",)
             command = [sys.executable, "-m", "mexma_cli", "run", str(DEMO.parent / "corpus.yaml")]
             command += [word for override in overrides for word in ("--set", override)]
             (folder / str(lines)).mkdir()

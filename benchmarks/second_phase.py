@@ -34,7 +34,7 @@ from mexma_cli.evaluation.xsim import evaluate as evaluate_xsim
 from mexma_cli.evaluation.xsim import evaluate_xsimpp
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.reporting import plot
-from mexma_cli.stages.score import units
+from mexma_cli.stages.score import unit_vectors
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 
@@ -174,7 +174,7 @@ def order_errors(embed: Embedder, data: AlignedTexts) -> float:
     Half of them for a bag, to which both are the same but for rounding.
     """
     target, exchanged = (
-        units(embed(lines, data.target)) for lines in (data.lines, list(map(swapped, data.lines)))
+        unit_vectors(embed(lines, data.target)) for lines in (data.lines, list(map(swapped, data.lines)))
     )
     wrong = []
     for language, lines in data.texts.items():

@@ -20,12 +20,12 @@ import numpy as np
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, fewest_hits, find_effort
-from mexma_cli.knn.faiss_index import SideIndex, choose, lists_in, training_rows, with_threads
-from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, row_bytes, score
+from mexma_cli.knn.exact_search import search_exactly
+from mexma_cli.knn.faiss_index import SideIndex, choose_index, lists_in, training_rows, with_threads
+from mexma_cli.knn.index_search import BLOCK_BYTES, CHUNK, Direction, row_bytes, score_span
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, no_neighbours
-from mexma_cli.knn.sides import Side, VectorSource
-from mexma_cli.knn.tiled import Span
-from mexma_cli.knn.tiles import search
+from mexma_cli.knn.sides import SearchSide, VectorSource
+from mexma_cli.knn.spans import Span
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.settings.stages import EXACT, SearchSettings
 from mexma_cli.store.journal import FileJournal
@@ -93,9 +93,9 @@ def ann(
         ValueError: As for `knn`.
     """
     pick_device("auto")  # refused now, not when the indexes are built
-    left, right = Side(x, keep_x), Side(y, keep_y)
+    left, right = SearchSide(x, keep_x), SearchSide(y, keep_y)
     if not faiss_index.needed(settings.index, len(left) * len(right)):
-        found = search(left, right, k, settings.memory, journal, on_progress)
+        found = search_exactly(left, right, k, settings.memory, journal, on_progress)
         everything = Effort((EXACT, EXACT), k, ("", ""), (1.0, 1.0), (1.0, 1.0), (len(left), len(right)))
         return ApproximateNeighbours(Neighbours.of(found, left, right), everything)
     if journal is not None and "memory" in journal.facts:
@@ -114,8 +114,8 @@ def ann(
 
 
 def _approximate(
-    left: Side,
-    right: Side,
+    left: SearchSide,
+    right: SearchSide,
     k: int,
     settings: SearchSettings,
     folder: Path,
@@ -128,7 +128,7 @@ def _approximate(
     share, chunk = (None, CHUNK) if working is None else (working // 4, working // 4)
     indexes = []
     for name, side in (("y", right), ("x", left)):
-        factory = choose(len(side), side.dim, settings.index)
+        factory = choose_index(len(side), side.dim, settings.index)
         indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", journal, progress))
         if journal is not None:
             journal.note(memory=settings.memory)
@@ -145,7 +145,9 @@ def _approximate(
         whole = Span(0, len(direction.other))
         for first, stop in direction.chunks(effort.hits, done - before, chunk):
             # nothing of a chunk is kept while the next one is looked up
-            score(*direction.look_up(first, stop, effort.hits, k), first, direction.other, whole, own, theirs)
+            score_span(
+                *direction.look_up(first, stop, effort.hits, k), first, direction.other, whole, own, theirs
+            )
             done += stop - first
             progress(stop - first)
             if journal is not None and journal.due():
@@ -179,7 +181,7 @@ def bytes_needed(n: int, m: int, dim: int, k: int, index: str) -> int:
     held, training, row = 0, 0, row_bytes(dim, fewest_hits(k))
     for rows in (n, m):
         held += round(faiss_index.SLACK * faiss_index.bytes_needed(rows, dim, index))
-        lists = lists_in(choose(rows, dim, index))
+        lists = lists_in(choose_index(rows, dim, index))
         training = max(training, 12 * dim * min(rows, training_rows(lists)))
     looking = min(CHUNK, row * max(n, m)) + BLOCK_BYTES
     return _result_bytes(n, m, k) + max(training, held + looking)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mexma_cli.knn.products import Float32, Int8, Samples
-from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.numerics.precisions import default_device
 from mexma_cli.numerics.threads import one_thread_each
 
@@ -30,7 +30,7 @@ _SAMPLE = 512  # rows by which the number of pairs is judged, at most
 _FEWER = 4  # times as few rows, from which it follows how the share of such pairs falls
 
 
-def choose(sides: tuple[Side, Side], sizes: tuple[int, int], k: int) -> Float32:
+def choose_product(sides: tuple[SearchSide, SearchSide], sizes: tuple[int, int], k: int) -> Float32:
     """The product in which a search of k neighbours takes the least time.
 
     On a GPU it is float16; for small searches only if `computing_on` names that GPU.

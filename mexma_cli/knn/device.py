@@ -2,7 +2,7 @@
 
 Copying a tile to the processor would take longer than computing it, and so would waiting for the device in
 every small step. So tiles are large, few numbers of them are looked at twice, and cosines are computed there:
-they are sums that float64 holds exactly (units.py), the same numbers as on a processor.
+they are sums that float64 holds exactly (cosines.py), the same numbers as on a processor.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mexma_cli.knn import units
+from mexma_cli.knn import cosines
+from mexma_cli.knn.cosines import EMPTY, Limits, TilePairs
 from mexma_cli.knn.products import Block, Multiply, Samples
 from mexma_cli.knn.torch_products import BFloat16
-from mexma_cli.knn.units import EMPTY, Limits, Pairs
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.numerics.threads import ahead
 
@@ -112,8 +112,8 @@ class OnDevice(BFloat16):
 
         return exactly
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
-        """`units.near`, by groups of which the largest estimate is above the least of their limits."""
+    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+        """`cosines.near`, by groups of which the largest estimate is above the least of their limits."""
         groups = tile.shape[1] // _GROUP
         whole = groups * _GROUP
         if groups:
@@ -131,11 +131,11 @@ class OnDevice(BFloat16):
                     need.T[group] - rows.above[row, None],
                 )
                 which, layer = (estimates >= torch.minimum(for_row, for_column)).nonzero().unbind(1)
-                yield Pairs(row[which], layer * groups + group[which], estimates[which, layer])
+                yield TilePairs(row[which], layer * groups + group[which], estimates[which, layer])
         if whole < tile.shape[1]:
             rest = Limits(*(part[whole:] for part in columns))
-            for pairs in units.near(tile[:, whole:], rows, rest, torch):
-                yield Pairs(pairs.rows, pairs.columns + whole, pairs.estimates.float())
+            for pairs in cosines.near(tile[:, whole:], rows, rest, torch):
+                yield TilePairs(pairs.rows, pairs.columns + whole, pairs.estimates.float())
 
     def kth(self, tile: Any, k: int, layers: int, groups: int, other: Any, axis: int) -> Any:
         whole, length = layers * groups, tile.shape[1 - axis]
@@ -159,7 +159,7 @@ class OnDevice(BFloat16):
         return torch.cat(sums)
 
     def offer(self, best: torch.Tensor, rows: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor) -> None:
-        """`units.offer` there."""
+        """`cosines.offer` there."""
         bits = (scores + 0.0).view(torch.int32).long()
         keys = (torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0xFFFFFFFF - ids)
         better = keys > best[rows, 0]

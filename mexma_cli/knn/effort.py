@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.knn.cosines import rows_of
 from mexma_cli.knn.faiss_index import gather
 from mexma_cli.knn.index_search import Direction, draw, exact
-from mexma_cli.knn.units import rows_of
 
 TOLERATED = 0.02
 """So much less recall than asked for may be the sample's chance."""

@@ -2,7 +2,7 @@
 
 LASER asks an index twice, once a direction, and so multiplies the same two matrices twice. Here every tile of
 `x @ y.T` is estimated once and searched along its rows and along its columns, and only pairs that may be
-near, given an estimate's largest error, are computed exactly (tiles.py).
+near, given an estimate's largest error, are computed exactly (exact_search.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
+from mexma_cli.knn.cosines import keys_of
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side, VectorSource
-from mexma_cli.knn.units import keys_of
+from mexma_cli.knn.sides import SearchSide, VectorSource
 
 if TYPE_CHECKING:
     from mexma_cli.store.journal import FileJournal
@@ -52,8 +52,10 @@ def knn(
         TooLittleMemory: It cannot be done in that much memory.
         MexmaError: This machine has no such device as `computing_on` names.
     """
-    left, right = Side(x, keep_x), Side(y, keep_y)
-    return Neighbours.of(tiles.search(left, right, k, memory, journal, on_progress), left, right)
+    left, right = SearchSide(x, keep_x), SearchSide(y, keep_y)
+    return Neighbours.of(
+        exact_search.search_exactly(left, right, k, memory, journal, on_progress), left, right
+    )
 
 
 def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
@@ -63,18 +65,18 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     the matrix, and the pairs that are computed exactly.
     """
     from mexma_cli.knn import kernels
-    from mexma_cli.knn.choice import choose, pairs_needed, timed
+    from mexma_cli.knn.choice import choose_product, pairs_needed, timed
 
-    height, width = min(n, 4 * tiles.X_TILE), min(m, tiles.Y_TILE)
+    height, width = min(n, 4 * exact_search.X_TILE), min(m, exact_search.Y_TILE)
     if not height or not width:
         return 0.0
     rng = np.random.default_rng(0)
-    x, y = (Side(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
+    x, y = (SearchSide(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
     nothing = keys_of(np.full(1, 2, np.float32), np.zeros(1, np.int64))  # lists that nothing enters
     lists = np.full((height, min(k, width)), nothing), np.full((width, min(k, height)), nothing)
-    product = choose((x, y), (n, m), k)
-    search = tiles.Search((x, y), lists, product)
-    tile = min(timed(lambda: search.run(tiles.Place(height, 0, 0))) for _ in range(_PROBED))
+    product = choose_product((x, y), (n, m), k)
+    search = exact_search.ExactSearch((x, y), lists, product)
+    tile = min(timed(lambda: search.run(exact_search.SearchPlace(height, 0, 0))) for _ in range(_PROBED))
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
     cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED))

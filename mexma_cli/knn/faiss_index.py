@@ -18,8 +18,8 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fsync_file
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.units import EMPTY, keys_of, rows_of
+from mexma_cli.knn.cosines import EMPTY, keys_of, rows_of
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.store.journal import FileJournal
 
@@ -56,7 +56,7 @@ _FINE_UP_TO = 512
 1024 dimensions. OPQ's rotation was tried: one per cent more neighbours for minutes of training."""
 
 
-def choose(rows: int, dim: int, index: str = "auto") -> str:
+def choose_index(rows: int, dim: int, index: str = "auto") -> str:
     """The factory string of an index over `rows` rows of `dim` dimensions: `index`, or what `auto` takes."""
     if index != "auto":
         return index
@@ -89,23 +89,23 @@ SLACK = 1.6
 """Times as much memory as rows take in an index: faiss rounds its lists up to powers of two."""
 
 
-def gather(side: Side, places: np.ndarray) -> np.ndarray:
+def gather(side: SearchSide, places: np.ndarray) -> np.ndarray:
     """Some kept rows of a side, by sorted place among them, as unit vectors float32 [n, d]."""
     out = np.empty((len(places), side.dim), dtype=np.float32)
     for start in range(0, len(side), BLOCK):
         first, last = np.searchsorted(places, (start, start + BLOCK)).tolist()
         if last - first > BLOCK // 64:
-            out[first:last] = side.units(start, start + BLOCK)[places[first:last] - start]
+            out[first:last] = side.unit_vectors(start, start + BLOCK)[places[first:last] - start]
         else:
             for row in range(first, last):
-                out[row] = side.units(int(places[row]), int(places[row]) + 1)
+                out[row] = side.unit_vectors(int(places[row]), int(places[row]) + 1)
     return out
 
 
 def bytes_needed(rows: int, dim: int, factory: str) -> int:
     """Bytes of an index over so many rows, in memory and in its file, without its lists' centres. A factory
     string that faiss does not know is refused."""
-    index = _made(dim, choose(rows, dim, factory))
+    index = _made(dim, choose_index(rows, dim, factory))
     sample = np.random.default_rng(0).standard_normal((BLOCK, dim), dtype=np.float32)
     if faiss.try_extract_index_ivf(index) is None and not index.is_trained:
         index.train(sample)
@@ -241,7 +241,7 @@ class SideIndex(PartitionedIndex):
 
     def __init__(
         self,
-        side: Side,
+        side: SearchSide,
         factory: str,
         share: int | None,
         stem: Path,
@@ -255,7 +255,7 @@ class SideIndex(PartitionedIndex):
         self._rows = _PART_ROWS if self.parameter == "nprobe" and not self.refined else max(1, len(side))
         self._in_files = False
         if share is not None:
-            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * SLACK
+            per_row = _bytes_per_row(self._trained, side.unit_vectors(0, BLOCK)) * SLACK
             fit = max(1, int(share / per_row))
             self._in_files, self._rows = fit < len(side), min(fit, self._rows)
 
@@ -293,7 +293,7 @@ class SideIndex(PartitionedIndex):
         return index, path
 
 
-def train(side: Side, factory: str, share: int | None = None) -> faiss.Index:
+def train(side: SearchSide, factory: str, share: int | None = None) -> faiss.Index:
     """An index without rows, trained on a sample of a side; the same whatever the number of threads.
 
     Args:
@@ -388,11 +388,11 @@ def training_rows(lists: int | None) -> int:
 
 
 def fill(
-    index: faiss.Index, side: Side, start: int, stop: int, progress: Callable[[int], None] | None = None
+    index: faiss.Index, side: SearchSide, start: int, stop: int, progress: Callable[[int], None] | None = None
 ) -> faiss.Index:
     """Put kept rows of a side into an index, and return it; `progress` is told how many, block by block."""
     for first in range(start, stop, BLOCK):
-        rows = side.units(first, min(first + BLOCK, stop))
+        rows = side.unit_vectors(first, min(first + BLOCK, stop))
         index.add(rows)
         if progress is not None:
             progress(len(rows))

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
+from mexma_cli.knn.cosines import EMPTY, rows_of
 from mexma_cli.knn.faiss_index import BLOCK, SEED, PartitionedIndex
-from mexma_cli.knn.sides import Side, dots
-from mexma_cli.knn.tiled import Span, of_whole
-from mexma_cli.knn.units import EMPTY, rows_of
+from mexma_cli.knn.sides import SearchSide, dots
+from mexma_cli.knn.spans import Span, of_whole
 from mexma_cli.numerics.threads import in_slices
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
@@ -29,7 +29,7 @@ _PROBE_BYTES = 12  # a list and how near it is
 _HIT_BYTES = 12  # an id and a cosine
 
 
-class Candidates(NamedTuple):
+class NearLists(NamedTuple):
     """For some rows, lists of rows of the other side that may be near.
 
     Attributes:
@@ -46,8 +46,8 @@ class Candidates(NamedTuple):
 class Direction:
     """The rows of one side, which are looked up in an index over the other."""
 
-    own: Side
-    other: Side
+    own: SearchSide
+    other: SearchSide
     index: PartitionedIndex
 
     def chunks(self, hits: int, start: int = 0, memory: int = CHUNK) -> list[tuple[int, int]]:
@@ -61,7 +61,7 @@ class Direction:
         rows = max(64, memory // row // _AT_ONCE * _AT_ONCE)
         return [(first, min(first + rows, len(self.own))) for first in range(start, len(self.own), rows)]
 
-    def look_up(self, first: int, stop: int, hits: int, k: int) -> tuple[np.ndarray, Candidates]:
+    def look_up(self, first: int, stop: int, hits: int, k: int) -> tuple[np.ndarray, NearLists]:
         """Look up own rows first to stop.
 
         Args:
@@ -72,14 +72,14 @@ class Direction:
             where the index has fewer.
         """
         hits = min(hits, len(self.other))
-        queries = self.own.units(first, stop)
+        queries = self.own.unit_vectors(first, stop)
         ids = self.index.search(queries, hits)
         short = np.flatnonzero(ids[:, min(k, hits) - 1] < 0)
         for some in np.split(short, range(BLOCK, len(short), BLOCK)):
             ids[some, :k] = rows_of(exact(queries[some], self.other, min(k, hits)))
         ids.sort(axis=1)  # those that are none, -1, come first
         ends = np.arange(1, len(ids) + 1) * hits
-        return queries, Candidates(ids.reshape(-1), ends - (ids >= 0).sum(axis=1), ends)
+        return queries, NearLists(ids.reshape(-1), ends - (ids >= 0).sum(axis=1), ends)
 
 
 def row_bytes(dim: int, hits: int, probes: int = 0) -> int:
@@ -87,15 +87,15 @@ def row_bytes(dim: int, hits: int, probes: int = 0) -> int:
     return 4 * dim + _PROBE_BYTES * probes + _HIT_BYTES * hits + 24
 
 
-def score(
+def score_span(
     queries: np.ndarray,
-    near: Candidates,
+    near: NearLists,
     first: int,
-    other: Side,
+    other: SearchSide,
     span: Span,
     own: np.ndarray,
     theirs: np.ndarray,
-) -> Candidates:
+) -> NearLists:
     """Compute the exact cosines of candidates in a span, and keep the best for the rows of both sides.
 
     The span is read once, block by block.
@@ -112,7 +112,7 @@ def score(
     places, cosines = near.starts.copy(), np.empty(len(near.columns), np.float32)
     block = max(1, BLOCK_BYTES // (4 * max(1, other.dim)))
     for start in range(span.start, span.stop, block):
-        vectors = other.units(start, min(start + block, span.stop))
+        vectors = other.unit_vectors(start, min(start + block, span.stop))
 
         def some(a: int, b: int, vectors: np.ndarray = vectors, start: int = start) -> None:
             ends = near.ends[a:b]
@@ -140,7 +140,7 @@ def search_span(
         spans: All rows of the other side, in order.
 
     Yields:
-        Lists as of `tiled.search_tile`: for each of the spans, and at last for the rows themselves.
+        Lists as of `spans.search_tile`: for each of the spans, and at last for the rows themselves.
     """
     own, other, chunks = direction.own, direction.other, direction.chunks(hits)
     near = [direction.look_up(*chunk, hits, k)[1] for chunk in chunks]
@@ -149,7 +149,9 @@ def search_span(
         kept = Span(*np.searchsorted(other.ids, span).tolist())
         theirs = np.full((kept.rows, k), EMPTY)
         for place, (first, stop) in enumerate(chunks):
-            near[place] = score(own.units(first, stop), near[place], first, other, kept, best, theirs)
+            near[place] = score_span(
+                own.unit_vectors(first, stop), near[place], first, other, kept, best, theirs
+            )
         yield of_whole(theirs, other.ids[slice(*kept)] - span.start, own.ids + rows.start, span.rows, k)
     yield of_whole(best, own.ids, other.ids, rows.rows, k)
 
@@ -162,12 +164,12 @@ def draw(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(drawn[:TUNED_ON]), np.sort(drawn[TUNED_ON:])
 
 
-def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
+def exact(queries: np.ndarray, other: SearchSide, k: int) -> np.ndarray:
     """Keys of the k best rows of a side for unit vectors [n, d]: int64 [n, k], ascending."""
     best = np.full((len(queries), k), EMPTY, dtype=np.int64)
     left = torch.from_numpy(queries)
     for start in range(0, len(other), BLOCK):
-        block = other.units(start, start + BLOCK)
+        block = other.unit_vectors(start, start + BLOCK)
         few = min(k + 4, len(block))  # a few more, as the product may round otherwise than `dots`
         for top in range(0, len(queries), 512):
             near = (left[top : top + 512] @ torch.from_numpy(block).T).topk(few, dim=1).indices.numpy()

@@ -1,6 +1,6 @@
 """The inner loops of the search for neighbours, compiled by Numba: no matrix library has them.
 
-A pair's cosine is exact (see units.py), so it is the same number to the last bit however the matrix was cut
+A pair's cosine is exact (see cosines.py), so it is the same number to the last bit however the matrix was cut
 into tiles, from whichever direction the pair was found, on every processor, and after a resumed run.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mexma_cli.knn.units import GRID, LANES, PAIRS, Limits, Pairs
+from mexma_cli.knn.cosines import GRID, LANES, PAIRS, Limits, TilePairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.lanes import LANES as COLUMNS
 from mexma_cli.numerics.lanes import multiply, tiles
@@ -21,7 +21,7 @@ _TOGETHER = 32  # neighbouring estimates that are looked at together
 
 @compiled
 def unit_rows(rows: np.ndarray) -> int:
-    """`units.unit_rows`, compiled."""
+    """`cosines.unit_rows`, compiled."""
     sums = np.empty(LANES)
     for row in range(len(rows)):
         own = rows[row]
@@ -47,7 +47,7 @@ def unit_rows(rows: np.ndarray) -> int:
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """`units.dots`, compiled."""
+    """`cosines.dots`, compiled."""
     out = np.empty(len(rows), dtype=np.float32)
     work = len(rows) * x.shape[1]
     in_slices(len(rows), lambda a, b: _dots(x, y, rows[a:b], columns[a:b], out[a:b]), work)
@@ -79,7 +79,7 @@ def key(score: np.float32, row: int) -> np.int64:
 
 @compiled
 def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
-    """`units.offer`, compiled; pairs that are there already stay as they are."""
+    """`cosines.offer`, compiled; pairs that are there already stay as they are."""
     for pair in range(len(rows)):
         _put(best[rows[pair]], key(scores[pair], ids[pair]))
 
@@ -175,8 +175,8 @@ def offer_lists(
             _put(theirs[columns[place] - first_of_theirs], key(scores[place], first + row))
 
 
-def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[Pairs]:
-    """`units.near`, compiled.
+def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+    """`cosines.near`, compiled.
 
     Args:
         tile: float32 [r, c], or bfloat16 as uint16.
@@ -186,14 +186,14 @@ def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[Pairs]:
     most = max(PAIRS, tile.shape[1])
     row = 0
     while row < len(tile):
-        found = Pairs(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.float32))
+        found = TilePairs(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.float32))
         row, count = _near(bits, shift, rows, columns, row, found)
-        yield Pairs(*(part[:count] for part in found))
+        yield TilePairs(*(part[:count] for part in found))
 
 
 @compiled()
 def _near(
-    bits: np.ndarray, shift: np.uint32, rows: Limits, columns: Limits, first: int, found: Pairs
+    bits: np.ndarray, shift: np.uint32, rows: Limits, columns: Limits, first: int, found: TilePairs
 ) -> tuple[int, int]:
     """Find pairs from row `first` on; returns the row that comes next, and the number of pairs."""
     width, count, row = bits.shape[1], 0, first

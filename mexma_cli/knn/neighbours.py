@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.units import EMPTY, rows_of, scores_of
+from mexma_cli.knn.cosines import EMPTY, rows_of, scores_of
+from mexma_cli.knn.sides import SearchSide
 
 MORE_MEMORY = "more --memory, a smaller -k, or the text in parts"
 _UNPACKED = 1 << 16  # rows whose lists are taken apart at once
@@ -38,7 +38,7 @@ class Neighbours:
     backward_ids: np.ndarray
 
     @classmethod
-    def of(cls, keys: tuple[np.ndarray, np.ndarray], left: Side, right: Side) -> Neighbours:
+    def of(cls, keys: tuple[np.ndarray, np.ndarray], left: SearchSide, right: SearchSide) -> Neighbours:
         """From keys of the kept rows of x and of y, ascending."""
         return cls(*_unpacked(keys[0], left, right), *_unpacked(keys[1], right, left))
 
@@ -47,7 +47,7 @@ class Neighbours:
         return Neighbours(*(values[:, :k] for values in vars(self).values()))
 
 
-def no_neighbours(left: Side, right: Side, k: int) -> tuple[np.ndarray, np.ndarray]:
+def no_neighbours(left: SearchSide, right: SearchSide, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Lists for the keys of the k nearest, int64 [n, min(k, m)] and [m, min(k, n)], all of them `EMPTY`.
 
     Raises:
@@ -63,7 +63,7 @@ def no_neighbours(left: Side, right: Side, k: int) -> tuple[np.ndarray, np.ndarr
     return np.full(shapes[0], EMPTY), np.full(shapes[1], EMPTY)
 
 
-def _unpacked(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
+def _unpacked(keys: np.ndarray, own: SearchSide, other: SearchSide) -> tuple[np.ndarray, np.ndarray]:
     """Keys of kept rows, ascending -> scores and ids of all rows, best first."""
     scores = np.full((own.rows, keys.shape[1]), -np.inf, dtype=np.float32)
     ids = np.full((own.rows, keys.shape[1]), -1, dtype=np.int64)

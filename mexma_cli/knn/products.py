@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn import units
-from mexma_cli.knn.units import Limits, Pairs, scores_of
+from mexma_cli.knn import cosines
+from mexma_cli.knn.cosines import Limits, TilePairs, scores_of
 from mexma_cli.numerics.threads import threads
 
 Samples = tuple[np.ndarray, np.ndarray]
@@ -58,7 +58,7 @@ class Float32:
 
     Attributes:
         relative_error: The relative error of an estimate, as it is stored.
-        loops: `units`, or `kernels`, which has the same compiled.
+        loops: `cosines`, or `kernels`, which has the same compiled.
         library: NumPy, or torch, of whose arrays blocks, limits, pairs and lists are.
         larger: How many times `X_TILE` and `Y_TILE` rows are multiplied at once.
         layers: Estimates in each group of which maxima are taken for a first limit, at most.
@@ -72,7 +72,7 @@ class Float32:
     memory_errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, samples: Samples | None = None, compiled: bool = True) -> None:
-        self.loops: ModuleType = units
+        self.loops: ModuleType = cosines
         if compiled:
             from mexma_cli.knn import kernels
 
@@ -116,9 +116,9 @@ class Float32:
 
         return multiply
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
-        """Find the estimates that reach the limit of their row or their column, see `units.near`."""
-        found: Iterator[Pairs] = self.loops.near(tile, rows, columns)
+    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+        """Find the estimates that reach the limit of their row or their column, see `cosines.near`."""
+        found: Iterator[TilePairs] = self.loops.near(tile, rows, columns)
         return found
 
     def here(self, estimates: Any) -> np.ndarray:
@@ -134,7 +134,7 @@ class Float32:
             other: float32 [layers * groups or more], added to the estimates along the axis.
         """
         whole, length = layers * groups, tile.shape[1 - axis]
-        at_once, found = max(1, units.PAIRS // whole), np.empty(length, np.float32)
+        at_once, found = max(1, cosines.PAIRS // whole), np.empty(length, np.float32)
         for start in range(0, length, at_once):  # in memory that stays in the cache
             some = slice(start, start + at_once)
             if axis:
@@ -147,15 +147,15 @@ class Float32:
         return found
 
     def scores(self, keys: Any) -> Any:
-        """The scores in keys (`units.scores_of`)."""
+        """The scores in keys (`cosines.scores_of`)."""
         return scores_of(keys)
 
     def dots(self, x: Any, y: Any, rows: Any, columns: Any) -> Any:
-        """Exact cosines of pairs (`units.dots`)."""
+        """Exact cosines of pairs (`cosines.dots`)."""
         return self.loops.dots(x, y, rows, columns)
 
     def offer(self, best: Any, rows: Any, ids: Any, scores: Any) -> None:
-        """Put pairs into lists (`units.offer`)."""
+        """Put pairs into lists (`cosines.offer`)."""
         self.loops.offer(best, rows, ids, scores)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mexma_cli.knn import units
+from mexma_cli.knn import cosines
 from mexma_cli.numerics.threads import in_slices
 
 _READ_ROWS = 1 << 12  # rows that are read at once
@@ -29,7 +29,7 @@ class VectorSource(Protocol):
     def vectors(self, start: int, stop: int) -> np.ndarray: ...
 
 
-class Side:
+class SearchSide:
     """The rows of one side that take part, block by block."""
 
     def __init__(self, source: np.ndarray | VectorSource, keep: np.ndarray | None) -> None:
@@ -67,11 +67,11 @@ class Side:
         piece = max(1, min(len(self), _SAMPLE) // 8)
         starts = np.unique(np.linspace(0, max(len(self) - piece, 0), 8).astype(int)).tolist()
         rows = np.concatenate([self.raw(start, start + piece) for start in starts])
-        sample: np.ndarray = rows[units.directed(rows)]
-        units.unit_rows(sample)
+        sample: np.ndarray = rows[cosines.directed(rows)]
+        cosines.unit_rows(sample)
         return sample
 
-    def units(self, start: int, stop: int) -> np.ndarray:
+    def unit_vectors(self, start: int, stop: int) -> np.ndarray:
         """Kept rows start to stop as unit vectors float32 [n, d]; one that is not finite is a ValueError."""
         rows = self.raw(start, stop)
         unit_rows = _loops().unit_rows
@@ -92,15 +92,15 @@ class Side:
 
 
 def _loops() -> ModuleType:
-    """The module of loops: `kernels` if these are loaded already, else `units`, which has the same by
+    """The module of loops: `kernels` if these are loaded already, else `cosines`, which has the same by
     NumPy."""
-    return sys.modules.get("mexma_cli.knn.kernels", units)
+    return sys.modules.get("mexma_cli.knn.kernels", cosines)
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """`units.dots`, by compiled loops where there are many."""
+    """`cosines.dots`, by compiled loops where there are many."""
     if len(rows) * x.shape[1] < _FEW:
-        return units.dots(x, y, rows, columns)
+        return cosines.dots(x, y, rows, columns)
     from mexma_cli.knn import kernels
 
     return kernels.dots(x, y, rows, columns)

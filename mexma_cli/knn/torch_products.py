@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
+from mexma_cli.knn.cosines import Limits, TilePairs
 from mexma_cli.knn.products import Centred, Float32, Multiply
-from mexma_cli.knn.units import Limits, Pairs
 
 
 class TorchFloat32(Float32):
@@ -50,7 +50,7 @@ class BFloat16(Centred):
 
         return multiply
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[Pairs]:
+    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
         return kernels.near(tile.view(torch.int16).numpy().view(np.uint16), rows, columns)
 
     def here(self, estimates: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side, VectorSource, dots
+from mexma_cli.knn.sides import SearchSide, VectorSource, dots
 from mexma_cli.mining.margin import MARGINS, margin
 from mexma_cli.mining.match import Means
 
@@ -43,7 +43,7 @@ def restricted_search(
     Returns:
         As `knn`, but sorted by margin; rows with fewer than k candidates have ids of -1 after them.
     """
-    left, right = Side(x, None), Side(y, None)
+    left, right = SearchSide(x, None), SearchSide(y, None)
     forward, backward = _Best(left.rows, k), _Best(right.rows, k)
     for own, other in documents:
         for top in range(0, len(own), _TILE):
@@ -88,10 +88,10 @@ class _Best:
         self.margins[where] = margins[order[best]]
 
 
-def _units(side: Side, rows: np.ndarray) -> np.ndarray:
+def _units(side: SearchSide, rows: np.ndarray) -> np.ndarray:
     """Some rows as unit vectors float32 [n, d], as `knn` makes them."""
     side.ids = rows
-    return side.units(0, len(rows))
+    return side.unit_vectors(0, len(rows))
 
 
 def _compare(

@@ -28,10 +28,10 @@ from mexma_cli.formats.bitext import (
     open_pairs,
 )
 from mexma_cli.formats.csv import row_lines
+from mexma_cli.knn.cosines import directed
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side, dots
-from mexma_cli.knn.units import directed
+from mexma_cli.knn.sides import SearchSide, dots
 from mexma_cli.languages import UNSTATED, known
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import sides_of
@@ -178,17 +178,17 @@ def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
     step = max(1, _BLOCK_BYTES // (4 * source.dim))
     for start in range(0, source.rows, step):
         stop = min(start + step, source.rows)
-        x, y = units(source.vectors(start, stop)), units(target.vectors(start, stop))
+        x, y = unit_vectors(source.vectors(start, stop)), unit_vectors(target.vectors(start, stop))
         rows = np.arange(stop - start)
         cosines[start:stop] = dots(x, y, rows, rows)
     return cosines
 
 
-def units(vectors: np.ndarray) -> np.ndarray:
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32 [n, d], as the search makes them; rows without a direction are nan."""
     usable = directed(vectors)
     unit = np.full_like(vectors, np.nan)
-    unit[usable] = Side(vectors, usable).units(0, len(vectors))
+    unit[usable] = SearchSide(vectors, usable).unit_vectors(0, len(vectors))
     return unit
 
 
@@ -346,7 +346,9 @@ def answered(
         ]
         if whole:
             x, y = (
-                units(_stored(encoder, language, [one_field(getattr(batch[row], side)) for row in whole]))
+                unit_vectors(
+                    _stored(encoder, language, [one_field(getattr(batch[row], side)) for row in whole])
+                )
                 for side, language in zip(("source", "target"), bitext.languages, strict=True)
             )
             rows, none = np.arange(len(whole)), np.zeros(len(whole), dtype=np.float32)

@@ -25,7 +25,7 @@ from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
 from mexma_cli.stages.mine.documents import check_lines, read_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.stages.score import units
+from mexma_cli.stages.score import unit_vectors
 from mexma_cli.store.embeddings import EmbeddingStore, check_comparable
 from mexma_cli.text.amounts import shortest
 from mexma_cli.text.lines import is_blank
@@ -144,10 +144,10 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
     """The cosines, texts and rows of the `top` different sentences nearest to a vector, float32 [dim], best
     first; of equal sentences the last one, as `filter_rows` has it."""
     cosines = np.empty(store.rows, dtype=np.float32)
-    query, done = units(vector[None]), 0
+    query, done = unit_vectors(vector[None]), 0
     for block in store.blocks(_BLOCK):
         rows = np.arange(len(block))
-        cosines[done : done + len(block)] = dots(units(block), query, rows, np.zeros_like(rows))
+        cosines[done : done + len(block)] = dots(unit_vectors(block), query, rows, np.zeros_like(rows))
         done += len(block)
     cosines[np.isnan(cosines)] = -np.inf
     looked_at = min(2 * top, store.rows)  # more where lines are empty or equal

@@ -85,8 +85,8 @@ class Journal:
 
 
 class FileJournal(Journal):
-    """A journal with the neighbours so far, see `Journal`. Its facts: `place`, a `knn.tiles.Place`; `lists`,
-    the name of the file beside ``found.keys``; `keys`, the xxh3_128 of both."""
+    """A journal with the neighbours so far, see `Journal`. Its facts: `place`, a `SearchPlace` of
+    `knn.exact_search`; `lists`, the name of the file beside ``found.keys``; `keys`, the xxh3_128 of both."""
 
     def __init__(self, folder: Path, run: files.Unfinished) -> None:
         super().__init__(folder, run)

@@ -108,7 +108,7 @@ def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> N
 STOPPED = """
 import os, signal, sys
 from mexma_cli import files
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.main import cli
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.run.run import run_corpus
@@ -117,7 +117,7 @@ from mexma_cli.store.writer import EmbeddingWriter
 from tests.corpora import InThisProcess
 
 journal.SECONDS = journal._SHARE = 0
-tiles.X_TILE = tiles.Y_TILE = EmbeddingWriter.rows_per_shard = 8
+exact_search.X_TILE = exact_search.Y_TILE = EmbeddingWriter.rows_per_shard = 8
 enter, entries = files.Unfinished.enter, []
 
 def enter_and_die(self, *given, **facts):

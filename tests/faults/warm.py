@@ -80,14 +80,14 @@ def _shrink(texts: Path) -> None:
         texts: A folder for those of `mexma demo`, whose commands run in this process.
     """
     from mexma_cli.commands import demo
-    from mexma_cli.knn import tiles
+    from mexma_cli.knn import exact_search
     from mexma_cli.stages.split import inputs
     from mexma_cli.store import journal
     from mexma_cli.store.writer import EmbeddingWriter
 
     EmbeddingWriter.rows_per_shard = 32
     journal.SECONDS = journal._SHARE = 0  # type: ignore[assignment]
-    tiles.X_TILE = tiles.Y_TILE = tiles.X_ROWS = 64
+    exact_search.X_TILE = exact_search.Y_TILE = exact_search.X_ROWS = 64
     inputs.CHUNK = 2000
     workers_in_this_process()
     logging.getLogger().addHandler(logging.NullHandler())  # a worker's log goes nowhere

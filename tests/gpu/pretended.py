@@ -25,7 +25,7 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,
 )
 
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 
@@ -198,7 +198,7 @@ def sides() -> tuple[np.ndarray, np.ndarray]:
 
 def search(output: str) -> None:
     """Write the neighbours that the exact search finds on the device."""
-    tiles.choose = lambda sides, *_: OnDevice((sides[0].sample(), sides[1].sample()), NAME)
+    exact_search.choose_product = lambda sides, *_: OnDevice((sides[0].sample(), sides[1].sample()), NAME)
     np.savez(output, **vars(knn(*sides(), 4)))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.products import Float32, Int8, Samples
@@ -54,19 +54,21 @@ class Killed(Exception):
 
 
 def with_product(patch: pytest.MonkeyPatch, kind: Kind) -> None:
-    patch.setattr(tiles, "choose", lambda sides, *_: kind((sides[0].sample(), sides[1].sample())))
+    patch.setattr(
+        exact_search, "choose_product", lambda sides, *_: kind((sides[0].sample(), sides[1].sample()))
+    )
 
 
-def watch(patch: pytest.MonkeyPatch) -> list[tiles.Search]:
+def watch(patch: pytest.MonkeyPatch) -> list[exact_search.ExactSearch]:
     """All passes of searches from here on."""
-    seen: list[tiles.Search] = []
-    run = tiles.Search.run
+    seen: list[exact_search.ExactSearch] = []
+    run = exact_search.ExactSearch.run
 
-    def watched(self: tiles.Search, *arguments: object) -> None:
+    def watched(self: exact_search.ExactSearch, *arguments: object) -> None:
         seen.append(self)
         run(self, *arguments)  # type: ignore[arg-type]
 
-    patch.setattr(tiles.Search, "run", watched)
+    patch.setattr(exact_search.ExactSearch, "run", watched)
     return seen
 
 

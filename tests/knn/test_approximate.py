@@ -15,9 +15,9 @@ from mexma_cli.knn import approximate as module
 from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, ann
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.faiss_index import SIZES, choose
+from mexma_cli.knn.faiss_index import SIZES, choose_index
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.settings.stages import SearchSettings
 from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import Source, same
@@ -106,9 +106,12 @@ def test_auto_chooses_by_each_sides_size(
 def test_every_choice_is_an_index_that_faiss_knows() -> None:
     for rows in [1, *(most for most, _ in SIZES), 10**9]:
         for dim in (1, 3, 256, 257, 768, 1023, 1024):
-            index = faiss.index_factory(dim, choose(rows, dim), faiss.METRIC_INNER_PRODUCT)
+            index = faiss.index_factory(dim, choose_index(rows, dim), faiss.METRIC_INNER_PRODUCT)
             assert index.d == dim
-    assert choose(1_000_000, 1024) == "IVF4096,PQ256x4fs" and choose(1_000_000, 256) == "IVF4096,PQ128x4fs"
+    assert (
+        choose_index(1_000_000, 1024) == "IVF4096,PQ256x4fs"
+        and choose_index(1_000_000, 256) == "IVF4096,PQ128x4fs"
+    )
 
 
 def test_the_same_seed_gives_the_same_bytes(
@@ -150,8 +153,8 @@ def test_what_does_not_fit_is_cut_into_files(
 
 
 def test_lists_are_as_near_as_those_of_faiss() -> None:
-    side = Side(np.random.default_rng(3).standard_normal((4000, 16), dtype=np.float32), None)
-    vectors = side.units(0, 4000)
+    side = SearchSide(np.random.default_rng(3).standard_normal((4000, 16), dtype=np.float32), None)
+    vectors = side.unit_vectors(0, 4000)
     index = faiss.index_factory(16, "IVF64,Flat", faiss.METRIC_INNER_PRODUCT)
     index.cp.niter = faiss_index.ROUNDS
     index.train(vectors)
@@ -165,7 +168,7 @@ def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apar
     rng = np.random.default_rng(7)
     rows = rng.integers(-1, 2, (3000, 16)).astype(np.float32)
     rows[:300] = rows[0]  # more equals than are looked at beyond those that are wanted
-    side = Side(rows, None)
+    side = SearchSide(rows, None)
     trained = faiss_index.train(side, factory)
     answers = []
     for cuts in ([3000], [3000, 1], [3000, 2999, 1700, 40], [3000, 1500]):
@@ -173,7 +176,7 @@ def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apar
         for first, last in pairwise([0, *cuts[::-1]]):
             index = faiss_index.fill(faiss.clone_index(trained), side, first, last)
             partitioned.held.append((first, index))
-        answers.append(partitioned.search(side.units(200, 600), 64))
+        answers.append(partitioned.search(side.unit_vectors(200, 600), 64))
     assert all(np.array_equal(answers[0], other) for other in answers)
     assert answers[0][0].tolist() == list(range(64))
 

@@ -13,11 +13,11 @@ import torch
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import choice, device
 from mexma_cli.knn.approximate import ann
-from mexma_cli.knn.choice import choose, pairs_needed, uses_torch
+from mexma_cli.knn.choice import choose_product, pairs_needed, uses_torch
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32, Int8
-from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.knn.torch_products import BFloat16, TorchFloat32
 from mexma_cli.numerics import lanes
 from mexma_cli.numerics.precisions import computing_on
@@ -26,9 +26,9 @@ from mexma_cli.settings.stages import SearchSettings
 MANY, FEW = (1 << 20, 1 << 20), (300, 400)
 
 
-def sides(dim: int = 16) -> tuple[Side, Side]:
+def sides(dim: int = 16) -> tuple[SearchSide, SearchSide]:
     rng = np.random.default_rng(0)
-    x, y = (Side(rng.standard_normal((1000, dim), dtype=np.float32), None) for _ in range(2))
+    x, y = (SearchSide(rng.standard_normal((1000, dim), dtype=np.float32), None) for _ in range(2))
     return x, y
 
 
@@ -43,12 +43,12 @@ def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPa
     taking(monkeypatch, Float32=4e-2, Int8=1e-2, TorchFloat32=5e-2, BFloat16=2e-2)
     needed = {Int8: 0.0}
     monkeypatch.setattr(choice, "pairs_needed", lambda product, *_: needed.get(type(product), 0.0))
-    assert type(choose(sides(), MANY, 4)) is Int8
+    assert type(choose_product(sides(), MANY, 4)) is Int8
     needed[Int8] = 1e16
-    assert type(choose(sides(), MANY, 4)) is BFloat16
-    assert type(choose(sides(), FEW, 4)) is Float32
+    assert type(choose_product(sides(), MANY, 4)) is BFloat16
+    assert type(choose_product(sides(), FEW, 4)) is Float32
     taking(monkeypatch, Float32=4e-2, TorchFloat32=3e-2, BFloat16=math.inf)
-    assert type(choose(sides(), MANY, 4)) is TorchFloat32
+    assert type(choose_product(sides(), MANY, 4)) is TorchFloat32
 
 
 def test_small_searches_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_small_searches_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.kinds() == (Float32, Int8)
     monkeypatch.setattr(lanes, "quads", lambda: None)
     assert choice.kinds() == (Float32,)
-    assert type(choose(sides(), (30_000, 60_000), 4)) is Float32
+    assert type(choose_product(sides(), (30_000, 60_000), 4)) is Float32
     assert not uses_torch(16 * 30_000 * 60_000) and uses_torch(16 * MANY[0] * MANY[1])
 
 
@@ -90,13 +90,13 @@ def test_a_product_that_is_wrong_or_far_slower_is_not_taken(monkeypatch: pytest.
 
 def test_more_pairs_are_expected_where_bounds_are_wide_against_cosines() -> None:
     rng = np.random.default_rng(0)
-    x, y = (Side(rng.standard_normal((2000, 512), dtype=np.float32), None) for _ in range(2))
+    x, y = (SearchSide(rng.standard_normal((2000, 512), dtype=np.float32), None) for _ in range(2))
     samples = x.sample(), y.sample()
     expected = [
         pairs_needed(kind(samples), samples, (10**6, 10**6), 16) for kind in (Float32, BFloat16, Int8)
     ]
     assert expected[0] < expected[1] < expected[2]
-    near = tuple(Side(side.raw(0, 2000) * (np.arange(512) < 8), None).sample() for side in (x, y))
+    near = tuple(SearchSide(side.raw(0, 2000) * (np.arange(512) < 8), None).sample() for side in (x, y))
     assert pairs_needed(Int8((near[0], near[1])), (near[0], near[1]), (10**6, 10**6), 16) < expected[2]
     assert pairs_needed(Int8(samples), samples, (0, 5), 16) == 0
 
@@ -106,15 +106,15 @@ def test_a_gpu_is_taken_where_there_is_one_and_enough_to_do(monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     made: list[str] = []
     monkeypatch.setattr(device, "OnDevice", lambda samples, device: made.append(device))
-    choose(sides(), MANY, 4)
+    choose_product(sides(), MANY, 4)
     assert made == ["cuda"]
-    assert type(choose(sides(), FEW, 4)) is Float32
+    assert type(choose_product(sides(), FEW, 4)) is Float32
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for sizes in (MANY, FEW):
         with computing_on("cuda:1"):
-            choose(sides(), sizes, 4)
+            choose_product(sides(), sizes, 4)
         with computing_on("cpu"):
-            assert type(choose(sides(), sizes, 4)) is Float32
+            assert type(choose_product(sides(), sizes, 4)) is Float32
     assert made[1:] == ["cuda:1"] * 2
     monkeypatch.undo()
     assert OnDevice(tuple(side.sample() for side in sides()), "cpu").device.type == "cpu"  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import kernels, tiles, units
+from mexma_cli.knn import cosines, exact_search, kernels
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
@@ -24,9 +24,9 @@ def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.nd
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors / np.where(norms == 0, 1, norms)
 
-    cosines = units(x.astype(np.float64)) @ units(y.astype(np.float64)).T
-    ids = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(cosines, ids, 1), ids
+    products = units(x.astype(np.float64)) @ units(y.astype(np.float64)).T
+    ids = np.argsort(-products, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(products, ids, 1), ids
 
 
 def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int, ties: float = 0.0) -> None:
@@ -60,8 +60,8 @@ def test_is_brute_force_for_any_tiling(
         for row in vectors:  # one or four entries of one size: norms are powers of two
             row[rng.permutation(8)[: rng.choice([0, 1, 4, 4])]] = rng.choice([1.0, -1.0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "X_TILE", x_tile)
-        patch.setattr(tiles, "Y_TILE", y_tile)
+        patch.setattr(exact_search, "X_TILE", x_tile)
+        patch.setattr(exact_search, "Y_TILE", y_tile)
         check(knn(x, y, k), x, y, k)
 
 
@@ -99,13 +99,13 @@ def test_rows_left_out_are_nobodys_neighbour_and_ids_stay_row_numbers() -> None:
 
 
 def test_streams_a_source_in_blocks_and_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "X_TILE", 2048)
-    monkeypatch.setattr(tiles, "Y_TILE", 2048)
+    monkeypatch.setattr(exact_search, "X_TILE", 2048)
+    monkeypatch.setattr(exact_search, "Y_TILE", 2048)
     rng = np.random.default_rng(3)
     x, y = Source(rng.standard_normal((9000, 4))), Source(rng.standard_normal((3000, 4)))
     seen: list[tuple[int, int]] = []
     knn(x, y, 2, on_progress=lambda done, total: seen.append((done, total)))
-    assert x.longest <= 4096 and y.longest <= tiles.Y_TILE
+    assert x.longest <= 4096 and y.longest <= exact_search.Y_TILE
     assert seen == [(done, 10) for done in range(1, 11)]
 
 
@@ -158,11 +158,11 @@ def test_the_same_bytes_in_all_products_however_it_is_cut(
     try:
         with pytest.MonkeyPatch.context() as patch:
             with_product(patch, KINDS[kind])
-            patch.setattr(tiles, "X_TILE", tile[0])
-            patch.setattr(tiles, "Y_TILE", tile[1])
-            patch.setattr(tiles, "X_ROWS", x_rows)
-            patch.setattr(tiles, "_GROUPS", 8)  # so that small tiles have floors, too
-            for module in (tiles, units, kernels):
+            patch.setattr(exact_search, "X_TILE", tile[0])
+            patch.setattr(exact_search, "Y_TILE", tile[1])
+            patch.setattr(exact_search, "X_ROWS", x_rows)
+            patch.setattr(exact_search, "_GROUPS", 8)  # so that small tiles have floors, too
+            for module in (exact_search, cosines, kernels):
                 patch.setattr(module, "PAIRS", pairs)
             patch.setattr("mexma_cli.numerics.threads._PARALLEL_FROM", 0)
             torch.set_num_threads(threads)
@@ -204,13 +204,13 @@ def test_killed_and_started_again_gives_the_same_bytes(
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
     wanted = knn(x, y, 5)
     with_product(monkeypatch, KINDS[product])
-    monkeypatch.setattr(tiles, "X_TILE", 128)
-    monkeypatch.setattr(tiles, "Y_TILE", 256)
-    monkeypatch.setattr(tiles, "X_ROWS", 384)
+    monkeypatch.setattr(exact_search, "X_TILE", 128)
+    monkeypatch.setattr(exact_search, "Y_TILE", 256)
+    monkeypatch.setattr(exact_search, "X_ROWS", 384)
     diary = Diary(entries)
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
-    monkeypatch.setattr(tiles, "X_ROWS", 256)  # the next run would choose other blocks
+    monkeypatch.setattr(exact_search, "X_ROWS", 256)  # the next run would choose other blocks
     seen: list[int] = []
     diary.entries = 100
     again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
@@ -220,12 +220,12 @@ def test_killed_and_started_again_gives_the_same_bytes(
 
 def test_a_device_reads_no_more_than_the_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("X_TILE", "Y_TILE", "_READ"):
-        monkeypatch.setattr(tiles, name, 64)
+        monkeypatch.setattr(exact_search, name, 64)
     x, y = (Source(crowded(1000, 8, seed)) for seed in (5, 6))
     wanted = knn(x, y, 5)
     with_product(monkeypatch, partial(OnDevice, device="cpu", larger=(2, 4)))
     found, read = [], []
-    for memory in (None, tiles.least_bytes(1000, 1000, 8, 5)):
+    for memory in (None, exact_search.least_bytes(1000, 1000, 8, 5)):
         x.longest = y.longest = 0
         found.append(knn(x, y, 5, memory=memory))
         read.append((x.longest, y.longest))
@@ -234,11 +234,11 @@ def test_a_device_reads_no_more_than_the_memory_has_room_for(monkeypatch: pytest
 
 
 def test_little_memory_changes_nothing_and_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "X_TILE", 2048)
+    monkeypatch.setattr(exact_search, "X_TILE", 2048)
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
     sources = Source(x), Source(y)
-    least = tiles.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
+    least = exact_search.bytes_needed(9000, 3000, 8, 4, exact_search.X_TILE)
     assert same(knn(*sources, 4, memory=least), knn(*sources, 4))
     with pytest.raises(
         MexmaError, match=r"4 neighbours of 9,000 and 3,000 rows of 8 dimensions need [1-9][0-9.]+ MB"
@@ -257,10 +257,10 @@ def test_lists_and_tensors_are_arrays_and_one_vector_is_none() -> None:
 
 def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
-    monkeypatch.setattr(tiles, "X_TILE", 64)
-    monkeypatch.setattr(tiles, "Y_TILE", 256)
+    monkeypatch.setattr(exact_search, "X_TILE", 64)
+    monkeypatch.setattr(exact_search, "Y_TILE", 256)
     diary = Diary(0)
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
     with pytest.raises(MexmaError, match="begun with more memory"):
-        knn(x, y, 5, journal=diary, memory=tiles.bytes_needed(900, 700, 16, 5, 64))
+        knn(x, y, 5, journal=diary, memory=exact_search.bytes_needed(900, 700, 16, 5, 64))

@@ -13,11 +13,11 @@ from mexma_cli.knn.effort import find_effort
 from mexma_cli.knn.faiss_index import PartitionedIndex
 from mexma_cli.knn.index_search import Direction, search_span
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.tiled import Window, merged, neighbours_in
+from mexma_cli.knn.sides import SearchSide
+from mexma_cli.knn.spans import Window, merged, neighbours_in
 from mexma_cli.settings.stages import SearchSettings
 from tests.knn.searching import Source, same
-from tests.knn.test_tiled import spans
+from tests.knn.test_spans import spans
 
 SETTINGS = SearchSettings(index="IVF32,PQ8x4fs", recall=0.3)
 K = 6
@@ -59,10 +59,10 @@ def test_a_search_in_pieces_is_the_search_in_one(
 ) -> None:
     monkeypatch.setattr(index_search, "BLOCK_BYTES", 64 * block)
     sources = Source(sides[0]), Source(sides[1])
-    whole = [Side(source, kept) for source, kept in zip(sources, keep, strict=True)]
+    whole = [SearchSide(source, kept) for source, kept in zip(sources, keep, strict=True)]
     cuts = [spans(source.rows, size) for source in sources]
     pieces = [
-        [Side(Window(source, span), kept[slice(*span)]) for span in cut]
+        [SearchSide(Window(source, span), kept[slice(*span)]) for span in cut]
         for source, kept, cut in zip(sources, keep, cuts, strict=True)
     ]
     indexes = []

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mexma_cli.knn import kernels, tiles
+from mexma_cli.knn import exact_search, kernels
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32
 from mexma_cli.knn.sides import dots
@@ -32,8 +32,8 @@ def test_all_searches_use_the_same_loops(monkeypatch: pytest.MonkeyPatch, two_th
     rng = np.random.default_rng(1)
     loops = kernels.offer, kernels._dots, kernels._near
     compiled = []
-    monkeypatch.setattr(tiles, "X_TILE", 600)
-    monkeypatch.setattr(tiles, "Y_TILE", 700)
+    monkeypatch.setattr(exact_search, "X_TILE", 600)
+    monkeypatch.setattr(exact_search, "Y_TILE", 700)
     for kind, rows in itertools.product((Float32, BFloat16, *KINDS.values()), (1300, 1)):
         with_product(monkeypatch, kind)
         knn(rng.standard_normal((rows, 16)), rng.standard_normal((1500, 16)), 4)

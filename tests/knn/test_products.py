@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import device, tiles
+from mexma_cli.knn import device, exact_search
+from mexma_cli.knn.cosines import Limits
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Block, Float32, Int8
-from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.knn.torch_products import BFloat16
-from mexma_cli.knn.units import Limits
 from mexma_cli.numerics.lanes import quads
 from tests.knn.searching import KINDS, crowded, same, watch, with_product
 
@@ -61,9 +61,9 @@ NASTY = [
 @pytest.mark.parametrize("dim", [1, 3, 31, 33, 100, 1024])
 @pytest.mark.parametrize("product", KINDS)
 def test_an_estimate_is_no_further_off_than_its_bound(kind: str, dim: int, product: str) -> None:
-    left, right = Side(nasty(kind, 70, dim, 0), None), Side(nasty(kind, 50, dim, 1), None)
+    left, right = SearchSide(nasty(kind, 70, dim, 0), None), SearchSide(nasty(kind, 50, dim, 1), None)
     made = KINDS[product]((left.sample(), right.sample()))
-    x, y = left.units(0, 70), right.units(0, 50)
+    x, y = left.unit_vectors(0, 70), right.unit_vectors(0, 50)
     low, other = (made.block(made.put(rows), side) for side, rows in enumerate((x, y)))
     found = made.here(made.against(other.low)(low.low, made.memory(70, 50)))
     low, other = (Block(block.low, *map(np.asarray, block[1:])) for block in (low, other))
@@ -78,8 +78,8 @@ def test_misses_nothing_on_nasty_vectors(monkeypatch: pytest.MonkeyPatch, kind: 
     x, y = nasty(kind, 300, 33, 0), nasty(kind, 270, 33, 1)
     wanted = {k: knn(x, y, k) for k in (4, 280)}
     with_product(monkeypatch, KINDS[product])
-    monkeypatch.setattr(tiles, "Y_TILE", 256)
-    monkeypatch.setattr(tiles, "_GROUPS", 16)
+    monkeypatch.setattr(exact_search, "Y_TILE", 256)
+    monkeypatch.setattr(exact_search, "_GROUPS", 16)
     seen = watch(monkeypatch)
     for k, neighbours in wanted.items():
         assert same(knn(x, y, k), neighbours)

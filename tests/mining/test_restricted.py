@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.knn.sides import Side, dots
+from mexma_cli.knn.sides import SearchSide, dots
 from mexma_cli.mining import restricted as module
 from mexma_cli.mining.margin import MARGINS, Margin, margin, means
 from mexma_cli.mining.restricted import restricted_search
@@ -62,7 +62,7 @@ def test_a_margin_without_a_bound_loses_no_pair(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(MARGINS, wild.name, wild)
     monkeypatch.setattr(module, "_EXACT", 1)
     x, y = some_vectors(2, 120, 110, dim=64)
-    a, b = (Side(side, None).units(0, len(side)) for side in (x, y))
+    a, b = (SearchSide(side, None).unit_vectors(0, len(side)) for side in (x, y))
     cosines = dots(a, b, *(place.reshape(-1) for place in np.indices((120, 110)))).reshape(120, 110)
     background = means(knn(x, y, 4))
     scores = margin(cosines, background[0][:, None], background[1], wild.name)

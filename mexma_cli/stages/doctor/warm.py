@@ -11,9 +11,9 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import quieted
 from mexma_cli.knn.approximate import ann
 from mexma_cli.knn.choice import kinds
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.tiles import Place, Search
-from mexma_cli.knn.units import EMPTY
+from mexma_cli.knn.cosines import EMPTY
+from mexma_cli.knn.exact_search import ExactSearch, SearchPlace
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import COMPILED_FROM, Matching
 from mexma_cli.numerics import bags
@@ -71,11 +71,11 @@ def _sides() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _search() -> None:
-    sides = tuple(Side(vectors, None) for vectors in _sides())
+    sides = tuple(SearchSide(vectors, None) for vectors in _sides())
     samples = sides[0].sample(), sides[1].sample()
     for kind in kinds():
         lists = tuple(np.full((len(side), _K), EMPTY, dtype=np.int64) for side in sides)
-        Search((sides[0], sides[1]), (lists[0], lists[1]), kind(samples)).run(Place(600, 0, 0))
+        ExactSearch((sides[0], sides[1]), (lists[0], lists[1]), kind(samples)).run(SearchPlace(600, 0, 0))
 
 
 def _search_index() -> None:

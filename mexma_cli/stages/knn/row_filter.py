@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from mexma_cli.knn.units import directed
+from mexma_cli.knn.cosines import directed
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.spool import Table, bytes_to_sort, repeats, scattered
 from mexma_cli.text.amounts import counted

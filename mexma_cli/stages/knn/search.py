@@ -14,7 +14,7 @@ from typing import Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import Unfinished
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.knn.choice import WORK, uses_torch
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
@@ -75,7 +75,7 @@ def fastest_memory(n: int, m: int, dim: int, k: int, index: str) -> int:
         from mexma_cli.knn import approximate
 
         return approximate.bytes_needed(n, m, dim, k, index) + resident()  # with faiss
-    return resident() + tiles.bytes_needed(n, m, dim, k, min(n, tiles.X_ROWS))
+    return resident() + exact_search.bytes_needed(n, m, dim, k, min(n, exact_search.X_ROWS))
 
 
 def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int, judging: int = 0) -> int:
@@ -234,7 +234,7 @@ def has_index(n: int, m: int, index: str) -> bool:
 def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
     """Bytes that a search of n and m rows takes at least."""
     if not has_index(n, m, index):
-        return tiles.least_bytes(n, m, dim, k)
+        return exact_search.least_bytes(n, m, dim, k)
     from mexma_cli.knn import approximate
 
     return approximate.least_bytes(n, m, k)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs
 from mexma_cli.mining.lists import Lists, Sides, slices, take_part
 from mexma_cli.mining.margin import margin, mean_of
@@ -142,7 +142,7 @@ def _search(stores: StorePair, batch: list[Document], settings: MineSettings, k:
     """Put the k best pairs of each row in some documents into a table of `_FOUND`."""
     rows, means, vectors, spans = [], [], [], []
     for side, store in enumerate(stores):
-        reader, parts = Side(store, None), [document[side] for document in batch]
+        reader, parts = SearchSide(store, None), [document[side] for document in batch]
         blocks = []
         for part in parts:
             reader.ids = part["row"]

@@ -15,7 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError, choice
 from mexma_cli.knn.choice import LOOPS_FROM, WORK
 from mexma_cli.knn.exact import seconds_needed
-from mexma_cli.knn.tiles import X_ROWS, bytes_needed
+from mexma_cli.knn.exact_search import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.corpus import CorpusRecipe, RunEncoder

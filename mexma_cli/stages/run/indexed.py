@@ -7,7 +7,7 @@ from functools import partial
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.knn.tiles import Spans
+from mexma_cli.stages.knn.span_files import Spans
 from mexma_cli.stages.run.units import Kind, Unit, one
 
 SIDES = ("source", "target")
@@ -29,9 +29,9 @@ def check_index(index: str) -> None:
 
 def lists_of(index: str, rows: int) -> tuple[int, int]:
     """The lists of an index over so many rows, and those with which a row is compared to find the nearest."""
-    from mexma_cli.knn.faiss_index import choose, lists_in
+    from mexma_cli.knn.faiss_index import choose_index, lists_in
 
-    factory = choose(rows, 1, index)
+    factory = choose_index(rows, 1, index)
     lists = lists_in(factory) or 1
     return lists, min(lists, _GRAPH) if "HNSW" in factory else lists
 

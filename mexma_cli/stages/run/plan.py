@@ -18,7 +18,7 @@ from mexma_cli.settings.corpus import CorpusRecipe, LanguageText, RunEncoder, Ru
 from mexma_cli.settings.section import Section, naming_keys
 from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
-from mexma_cli.stages.knn.tiles import Spans
+from mexma_cli.stages.knn.span_files import Spans
 from mexma_cli.stages.mine.probable import why_margin, with_score
 from mexma_cli.stages.run.indexed import check_index, index_kinds, lists_found, search_kinds
 from mexma_cli.stages.run.units import BITEXT, REJECTS, STAGES, Kind, Record, Unit, one

@@ -27,14 +27,14 @@ from mexma_cli.formats.bitext import (
     outputs_of,
     write_pairs,
 )
-from mexma_cli.knn.tiled import Span
+from mexma_cli.knn.spans import Span
 from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining, RunSplitting
 from mexma_cli.settings.section import Section, naming_keys, with_keys
 from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import SearchResult
-from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, write_rows, write_tile
+from mexma_cli.stages.knn.span_files import ListsFile, MergedLists, merge_lists, write_kept_rows, write_tile
 from mexma_cli.stages.merge import merge_stores
 from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair
 from mexma_cli.stages.run.indexed import SIDES
@@ -265,7 +265,7 @@ def merge(task: Task) -> dict[str, Any]:
 @_work
 def rows(task: Task) -> dict[str, Any]:
     """Which rows of a store take part in mining."""
-    return {"left_out": write_rows(task.store("store"), task.output)}
+    return {"left_out": write_kept_rows(task.store("store"), task.output)}
 
 
 @_work
@@ -346,7 +346,9 @@ def neighbours(task: Task) -> dict[str, Any]:
     """The neighbours of some rows of a side of a pair, from all lists of these rows."""
     rows, k = task.settings["rows"], task.settings["k"]
     width = min(k, task.settings["others"] - sum(task.record("rows").facts["left_out"].values()))
-    parts = [Lists(task.input(name, file), first, held) for name, file, first, held in task.settings["lists"]]
+    parts = [
+        ListsFile(task.input(name, file), first, held) for name, file, first, held in task.settings["lists"]
+    ]
     merge_lists(parts, rows, k, width, task.output)
     return {"rows": rows, "width": width}
 

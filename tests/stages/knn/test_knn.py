@@ -7,7 +7,7 @@ import pytest
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.settings.stages import KnnSettings, MineSettings
@@ -84,7 +84,7 @@ class TestInterrupted:
     @pytest.fixture(autouse=True)
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("X_TILE", "Y_TILE"):
-            monkeypatch.setattr(tiles, name, 4)
+            monkeypatch.setattr(exact_search, name, 4)
         monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
 
     def stopped(self, stores: StorePair, path: Path, after: int, **options: bool) -> None:

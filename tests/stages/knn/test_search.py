@@ -14,8 +14,8 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import Unfinished
-from mexma_cli.knn import effort, tiles
-from mexma_cli.knn.units import EMPTY
+from mexma_cli.knn import effort, exact_search
+from mexma_cli.knn.cosines import EMPTY
 from mexma_cli.settings.stages import MineSettings, SearchSettings
 from mexma_cli.stages.knn.row_filter import KeptRows
 from mexma_cli.stages.knn.search import (
@@ -51,12 +51,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 KILLED = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.store import journal
 
 journal.SECONDS = journal._SHARE = 0
-tiles.X_TILE = tiles.Y_TILE = 100
-tiles.X_ROWS = 200
+exact_search.X_TILE = exact_search.Y_TILE = 100
+exact_search.X_ROWS = 200
 save, entries = journal.FileJournal.save, []
 
 def deadly(self, *arguments):
@@ -209,7 +209,7 @@ def test_a_container_that_is_too_small_is_warned_of(
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
+    monkeypatch.setattr(exact_search, "X_TILE", 64)  # or these stores are searched in one go with any limit
     rows = KeptRows.of(stores)
     search(stores, 4, rows, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
     journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))

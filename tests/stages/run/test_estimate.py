@@ -18,8 +18,8 @@ from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import fewest_hits
 from mexma_cli.knn.faiss_index import PartitionedIndex
 from mexma_cli.knn.index_search import Direction, search_span
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.tiled import Span
+from mexma_cli.knn.sides import SearchSide
+from mexma_cli.knn.spans import Span
 from mexma_cli.settings.corpus import RunSplitting
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.run import costs
@@ -29,7 +29,7 @@ from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.units import RunFolder
 from mexma_cli.text.lines import read_lines
 from tests.corpora import LINES, InThisProcess, corpus
-from tests.knn.test_tiled import Rows
+from tests.knn.test_spans import Rows
 
 
 def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
@@ -52,7 +52,7 @@ def test_a_search_with_an_index_takes_no_more_memory_than_is_forecast(
     rows, dim, index = 20_000, 8, "IVF16,Flat"
     recipe = corpus(tmp_path, tiny_encoder, mine={"index": index, "k": k}, units={"tile": rows})
     vectors = np.random.default_rng(0).standard_normal((2, rows, dim), np.float32)
-    x, y = (Side(Rows(one), np.ones(rows, bool)) for one in vectors)
+    x, y = (SearchSide(Rows(one), np.ones(rows, bool)) for one in vectors)
     trained = faiss_index.train(y, index)
     found = PartitionedIndex(index, trained)
     found.held.append((0, faiss_index.fill(trained, y, 0, rows)))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.knn import kernels, units
-from mexma_cli.knn.units import EMPTY, Limits, keys_of
+from mexma_cli.knn import cosines, kernels
+from mexma_cli.knn.cosines import EMPTY, Limits, keys_of
 
 
 @pytest.mark.parametrize("dim", [1, 7, 8, 320, 1029])
@@ -19,18 +19,18 @@ def test_unit_vectors_are_on_the_grid_and_cosines_those_of_compiled_loops(dim: i
     )
     rows[3] = 0
     ours = rows.copy()
-    assert units.unit_rows(ours) == -1 and not ours[3].any()
+    assert cosines.unit_rows(ours) == -1 and not ours[3].any()
     theirs = rows.copy()
     assert kernels.unit_rows(theirs) == -1 and (theirs == ours).all()
     assert (np.float64(ours) * 2**26 % 1 == 0).all()
     assert np.allclose(np.linalg.norm(ours[4:].astype(np.float64), axis=1), 1, atol=1e-6)
     pairs = rng.integers(0, 50, (2, 400))
     mirrored = np.ascontiguousarray(ours[:, ::-1])
-    cosines = units.dots(ours, ours, *pairs)
-    assert (cosines == kernels.dots(ours, ours, *pairs)).all()
-    assert (cosines == units.dots(mirrored, mirrored, *pairs)).all()  # whatever the order of the sum
+    found = cosines.dots(ours, ours, *pairs)
+    assert (found == kernels.dots(ours, ours, *pairs)).all()
+    assert (found == cosines.dots(mirrored, mirrored, *pairs)).all()  # whatever the order of the sum
     rows[7, 0] = np.nan
-    assert units.unit_rows(rows.copy()) == kernels.unit_rows(rows.copy()) == 7
+    assert cosines.unit_rows(rows.copy()) == kernels.unit_rows(rows.copy()) == 7
 
 
 @given(
@@ -52,9 +52,9 @@ def test_all_estimates_that_reach_a_limit_are_found(
     rows, columns = limits
     reached = (tile >= rows.need[:, None] - columns.above) | (tile >= columns.need - rows.above[:, None])
     with pytest.MonkeyPatch.context() as patch:
-        for module in (units, kernels):
+        for module in (cosines, kernels):
             patch.setattr(module, "PAIRS", most)
-        for parts in (units.near(tile, *limits), kernels.near(bits if low else tile, *limits)):
+        for parts in (cosines.near(tile, *limits), kernels.near(bits if low else tile, *limits)):
             found = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
             assert (np.stack(found[:2]) == np.nonzero(reached)).all()
             assert (found[2] == tile[reached]).all()
@@ -67,7 +67,7 @@ def test_lists_have_the_best_whatever_is_offered_and_when(rows: int, k: int, see
     taken = rng.random(scores.shape) < 0.7
     pairs = rng.permutation(np.argwhere(taken)).T
     wanted = np.sort(np.where(taken, keys_of(scores, np.arange(12)), EMPTY), axis=1)[:, -k:]
-    for module in (units, kernels):
+    for module in (cosines, kernels):
         best = np.full((rows, k), EMPTY)
         for part in np.array_split(pairs, 3, axis=1):
             lists, ids = np.ascontiguousarray(part)

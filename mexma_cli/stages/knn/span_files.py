@@ -1,4 +1,4 @@
-"""A search in tiles on disk: which rows take part, tiles that any process may search, and their merging."""
+"""Files of a search in tiles (`knn.spans`): the rows that take part, the lists of a tile, and merged ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
+from mexma_cli.knn.spans import Span, merged, neighbours_in, search_tile
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -30,7 +30,7 @@ _NEAR = 1 << 10  # rows that are read together with those between them
 _KEYS = 1 << 22  # that are read and merged at a time: about 100 MB with temporary arrays
 
 
-def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
+def write_kept_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
     """Keep which rows of a store take part, as `filter_rows` has them: a folder of .npy files, bool, of a
     million rows each, so that a tile reads those of its rows alone, and their checksums. Returns counts of
     the rows that do not, by reason."""
@@ -39,15 +39,15 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
         part.mkdir()
         spans = Spans(store.rows, _ROWS)
         for place, span in enumerate(spans):
-            save(part / f"{place:05d}.npy", [keep[slice(*span)]], "bool")
+            write_array(part / f"{place:05d}.npy", [keep[slice(*span)]], "bool")
         checksums = [checksum_file(part / f"{place:05d}.npy") for place in range(len(spans))]
         write_json_atomic(part / MANIFEST, {"kind": "rows", "checksums": checksums})
         commit(output)
     return {reason: count for reason, count in asdict(counts).items() if reason != "rows"}
 
 
-def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
-    """Which rows of a span of a store `write_rows` kept: bool [rows of the span]."""
+def read_kept_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
+    """Which rows of a span of a store `write_kept_rows` kept: bool [rows of the span]."""
     checksums, found = read_json(path / MANIFEST)["checksums"], np.empty(span.rows, dtype=bool)
     for place, part in enumerate(Spans(store.rows, _ROWS)):
         first, last = max(span.start, part.start), min(span.stop, part.stop)
@@ -66,16 +66,16 @@ def write_tile(
     k: int,
     output: Path,
 ) -> None:
-    """Search one tile, by what `write_rows` kept of both stores, and keep the keys of both directions, int64
-    [rows and columns of the tile, k], as .npy."""
-    keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
+    """Search one tile, by what `write_kept_rows` kept of both stores, and keep the keys of both directions,
+    int64 [rows and columns of the tile, k], as .npy."""
+    keep = read_kept_rows(rows[0], stores[0], spans[0]), read_kept_rows(rows[1], stores[1], spans[1])
     lists = search_tile(stores, keep, spans, k)
     for store in stores:
         store.check_unchanged()
-    save(output, lists, "int64", k)
+    write_array(output, lists, "int64", k)
 
 
-class Lists(NamedTuple):
+class ListsFile(NamedTuple):
     """Lists of keys, ascending, of the rows of a span: some rows of a file, from `first` on, of `rows` in
     all."""
 
@@ -84,7 +84,7 @@ class Lists(NamedTuple):
     rows: int
 
 
-def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: Path) -> None:
+def merge_lists(parts: Sequence[ListsFile], rows: int, k: int, width: int, output: Path) -> None:
     """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file, from all lists of
     these rows, in any order, with k keys of a row. The width is that of the other side, in rows that
     take part, or k if they are more."""
@@ -103,7 +103,7 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
                 width,
             )
 
-    save(output, blocks(), "int64", width)
+    write_array(output, blocks(), "int64", width)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Spans(Sequence[Span]):
         return Span(start, min(start + self._starts.step, self._rows))
 
 
-def save(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:
+def write_array(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:
     """Write the rows of some arrays to a .npy file, whole once it has its name."""
     with no_space_as_message(path), whole_file(path) as file:
         writer = ArrayWriter(file, dtype, width)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.sides import Side, VectorSource
-from mexma_cli.knn.tiles import search
-from mexma_cli.knn.units import EMPTY, keys_of, rows_of, scores_of
+from mexma_cli.knn.cosines import EMPTY, keys_of, rows_of, scores_of
+from mexma_cli.knn.exact_search import search_exactly
+from mexma_cli.knn.sides import SearchSide, VectorSource
 
 _MERGED = 1 << 20  # keys that are merged at a time
 
@@ -59,8 +59,8 @@ def search_tile(
         Lists of keys (see `keys_of`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
         has fewer neighbours.
     """
-    x, y = (Side(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
-    forward, backward = search(x, y, k)
+    x, y = (SearchSide(Window(side, span), kept) for side, kept, span in zip(sides, keep, spans, strict=True))
+    forward, backward = search_exactly(x, y, k)
     ids = x.ids + spans[0].start, y.ids + spans[1].start
     return (
         of_whole(forward, x.ids, ids[1], spans[0].rows, k),

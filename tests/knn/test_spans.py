@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 from mexma_cli.knn import kernels
+from mexma_cli.knn.cosines import keys_of, rows_of, scores_of
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
-from mexma_cli.knn.units import keys_of, rows_of, scores_of
+from mexma_cli.knn.spans import Span, merged, neighbours_in, search_tile
 
 
 def spans(rows: int, size: int) -> list[Span]:

@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     above: Any
 
 
-class Pairs(NamedTuple):
+class TilePairs(NamedTuple):
     """Places in a tile, int64 [p] both, and the estimates there, float32 [p]."""
 
     rows: Any
@@ -86,7 +86,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     """Dot products of pairs of unit vectors, float32 [p]; exact, then rounded.
 
     Args:
-        x, y: float32 [n, d] and [m, d] from `units`.
+        x, y: float32 [n, d] and [m, d], as `unit_rows` makes them.
         rows, columns: int64 [p], rows of x and of y.
     """
     out = np.empty(len(rows), dtype=np.float32)
@@ -98,7 +98,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-def near(tile: Any, rows: Limits, columns: Limits, library: Any = np) -> Iterator[Pairs]:
+def near(tile: Any, rows: Limits, columns: Limits, library: Any = np) -> Iterator[TilePairs]:
     """Find the estimates of a tile that reach the limit of their row or their column.
 
     Args:
@@ -115,10 +115,10 @@ def near(tile: Any, rows: Limits, columns: Limits, library: Any = np) -> Iterato
         for_columns = columns.need - rows.above[own, None]
         reached = part >= library.minimum(for_rows, for_columns)
         places = library.where(reached.reshape(-1))[0]
-        found.append(Pairs(first + places // width, places % width, part.reshape(-1)[places]))
+        found.append(TilePairs(first + places // width, places % width, part.reshape(-1)[places]))
         count += len(places)
         if count >= PAIRS or first + step >= len(tile):
-            yield Pairs(*map(library.concat, zip(*found, strict=True)))
+            yield TilePairs(*map(library.concat, zip(*found, strict=True)))
             found, count = [], 0
 
 

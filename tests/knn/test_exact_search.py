@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.files import Unfinished
-from mexma_cli.knn import tiles
+from mexma_cli.knn import exact_search
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Float32
 from mexma_cli.knn.torch_products import BFloat16
@@ -21,7 +21,7 @@ from tests.knn.searching import Killed, same, with_product
 PEAK = """
 import resource, sys
 import numpy as np, torch
-from mexma_cli.knn import tiles, torch_products
+from mexma_cli.knn import exact_search, torch_products
 from mexma_cli.knn.exact import knn
 
 class File:
@@ -35,12 +35,13 @@ class File:
 
 torch.set_num_threads(2)
 kind = getattr(torch_products, sys.argv[2])
-tiles.choose = lambda sides, *_: kind((sides[0].sample(), sides[1].sample()))
-x, y = (File(sys.argv[1], rows, int(sys.argv[3])) for rows in (4 * tiles.X_TILE, 2 * tiles.Y_TILE))
+exact_search.choose_product = lambda sides, *_: kind((sides[0].sample(), sides[1].sample()))
+sizes = 4 * exact_search.X_TILE, 2 * exact_search.Y_TILE
+x, y = (File(sys.argv[1], rows, int(sys.argv[3])) for rows in sizes)
 small = np.random.default_rng(0).standard_normal((900, x.dim), dtype=np.float32)
 knn(small, small, 16)  # libraries and compiled code are no part of it
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-before, allowed = peak(), tiles.bytes_needed(x.rows, y.rows, x.dim, 16, 2 * tiles.X_TILE)
+before, allowed = peak(), exact_search.bytes_needed(x.rows, y.rows, x.dim, 16, 2 * exact_search.X_TILE)
 knn(x, y, 16, memory=allowed)
 print(peak() - before, allowed)
 """
@@ -69,9 +70,9 @@ def test_a_journal_forgets_what_wrong_estimates_found(
     wrong. The search in float32 is killed after its first entry, when more of it is done than before."""
     x, y = np.random.default_rng(0).standard_normal((2, 400, 16)).astype(np.float32)
     wanted = knn(x, y, 5)
-    search, against, save, done = tiles.Search._tile, BFloat16.against, FileJournal.save, []
+    search, against, save, done = exact_search.ExactSearch._tile, BFloat16.against, FileJournal.save, []
 
-    def counted(self: tiles.Search, *arguments: Any) -> None:
+    def counted(self: exact_search.ExactSearch, *arguments: Any) -> None:
         done.append(type(self.product))
         search(self, *arguments)
 
@@ -89,9 +90,9 @@ def test_a_journal_forgets_what_wrong_estimates_found(
 
     with monkeypatch.context() as patch:
         for name in ("X_TILE", "Y_TILE", "X_ROWS"):
-            patch.setattr(tiles, name, 100)
+            patch.setattr(exact_search, name, 100)
         with_product(patch, BFloat16)
-        patch.setattr(tiles.Search, "_tile", counted)
+        patch.setattr(exact_search.ExactSearch, "_tile", counted)
         patch.setattr(BFloat16, "against", sloppy)
         patch.setattr(FileJournal, "due", lambda _: done[-1] is BFloat16 or done.count(Float32) > 9)
         patch.setattr(FileJournal, "save", deadly)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn.choice import choose
+from mexma_cli.knn.choice import choose_product
+from mexma_cli.knn.cosines import EMPTY, PAIRS, Limits, TilePairs
 from mexma_cli.knn.neighbours import TooLittleMemory, no_neighbours
 from mexma_cli.knn.products import Block, Float32, Multiply
-from mexma_cli.knn.sides import Side
-from mexma_cli.knn.units import EMPTY, PAIRS, Limits, Pairs
+from mexma_cli.knn.sides import SearchSide
 from mexma_cli.numerics.threads import InOrder, one_thread_each, threads
 from mexma_cli.text import amounts
 
@@ -40,7 +40,7 @@ _PRODUCT = 1 << 25  # bytes of a thread's product and of its copies of what it m
 _PAIR_BYTES = 96  # of a pair while it is computed
 
 
-class Place(NamedTuple):
+class SearchPlace(NamedTuple):
     """How far a search is: the next tiles are those of x from row `top` on, `rows` rows of them, with y from
     row `start` on."""
 
@@ -62,9 +62,9 @@ def least_bytes(n: int, m: int, dim: int, k: int) -> int:
     return bytes_needed(n, m, dim, k, min(n, X_TILE))
 
 
-def search(
-    left: Side,
-    right: Side,
+def search_exactly(
+    left: SearchSide,
+    right: SearchSide,
     k: int,
     memory: int | None = None,
     journal: FileJournal | None = None,
@@ -82,7 +82,7 @@ def search(
     size = len(left), len(right), left.dim, k
     rows = _rows_at_once(*size, memory)
     kept = journal.load(forward, backward) if journal else None
-    place = Place(*kept) if kept else Place(rows, 0, 0)
+    place = SearchPlace(*kept) if kept else SearchPlace(rows, 0, 0)
     if memory is not None and place.rows > rows:
         begun_with = bytes_needed(*size, place.rows)
         raise TooLittleMemory(
@@ -91,12 +91,12 @@ def search(
             "give that much to go on with it, or remove its folder to start anew",
         )
     sides, lists = (left, right), (forward, backward)
-    product = choose(sides, size[:2], k)
+    product = choose_product(sides, size[:2], k)
     if memory is None:
         place = place._replace(rows=max(place.rows, product.rows_held(left.dim, k)))
     else:
         product.larger = product.larger[0], 1  # y is read as a processor reads it
-    found = Search(sides, lists, product)
+    found = ExactSearch(sides, lists, product)
     try:
         found.run(place, journal, on_progress)
     except product.memory_errors:
@@ -107,10 +107,10 @@ def search(
         log.warning("products here are less exact than they should be: once more in float32")
         forward.fill(EMPTY)
         backward.fill(EMPTY)
-        start = Place(rows, 0, 0)
+        start = SearchPlace(rows, 0, 0)
         if journal:
             journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
-        Search(sides, lists, Float32()).run(start, journal, on_progress)
+        ExactSearch(sides, lists, Float32()).run(start, journal, on_progress)
     return lists
 
 
@@ -131,7 +131,7 @@ def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
     return max(min(n, X_TILE), spare // row // X_TILE * X_TILE)
 
 
-class Rows(NamedTuple):
+class TileRows(NamedTuple):
     """Some rows of a side, where they are searched: the number of the first, unit vectors, these prepared for
     the product, and the lists of the best so far."""
 
@@ -141,7 +141,7 @@ class Rows(NamedTuple):
     best: Any
 
 
-class Search:
+class ExactSearch:
     """One pass over all tiles: y inside x, so that only a part of x is ever held.
 
     Attributes:
@@ -150,7 +150,7 @@ class Search:
     """
 
     def __init__(
-        self, sides: tuple[Side, Side], lists: tuple[np.ndarray, np.ndarray], product: Float32
+        self, sides: tuple[SearchSide, SearchSide], lists: tuple[np.ndarray, np.ndarray], product: Float32
     ) -> None:
         self.product, self.computed, self.broken = product, 0, False
         self._sides, self._lists, self._lock = sides, lists, Lock()
@@ -164,7 +164,7 @@ class Search:
 
     def run(
         self,
-        place: Place,
+        place: SearchPlace,
         journal: FileJournal | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -175,7 +175,7 @@ class Search:
     def _run(
         self,
         in_order: InOrder[Any, Any],
-        place: Place,
+        place: SearchPlace,
         journal: FileJournal | None,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
@@ -189,11 +189,11 @@ class Search:
                 y = self._rows(1, start, unit)
                 multiply = self.product.against(y.block.low)
 
-                def search(x: Rows, y: Rows = y, multiply: Multiply = multiply) -> None:
+                def look_through(x: TileRows, y: TileRows = y, multiply: Multiply = multiply) -> None:
                     self._tile(x, y, multiply)
 
                 before = top // self._x_tile * across + start // self._y_tile * len(pieces)
-                for done, _ in enumerate(in_order(search, pieces), before + 1):
+                for done, _ in enumerate(in_order(look_through, pieces), before + 1):
                     if on_progress is not None:
                         on_progress(done, in_all)
                 if self.broken:
@@ -202,19 +202,19 @@ class Search:
                 start += self._y_tile
                 if journal and start < m and journal.due():
                     self._fetch(0, *pieces)
-                    journal.save(Place(rows, top, start), *self._lists)
+                    journal.save(SearchPlace(rows, top, start), *self._lists)
             self._fetch(0, *pieces)
             top, start = top + rows, 0
             del pieces  # before the next are read
             if journal and top < n and journal.due():
-                journal.save(Place(rows, top, start), *self._lists)
+                journal.save(SearchPlace(rows, top, start), *self._lists)
 
-    def _read(self, in_order: InOrder[Any, Any], top: int, stop: int) -> list[Rows]:
+    def _read(self, in_order: InOrder[Any, Any], top: int, stop: int) -> list[TileRows]:
         """Rows top to stop of x, cut into tiles."""
-        pieces: list[Rows] = []
+        pieces: list[TileRows] = []
         for unit in self._units(0, top, stop, max(_READ, self._x_tile)):
 
-            def piece(start: int, first: int = top, unit: np.ndarray = unit) -> Rows:
+            def piece(start: int, first: int = top, unit: np.ndarray = unit) -> TileRows:
                 return self._rows(0, first + start, unit[start : start + self._x_tile])
 
             pieces += in_order(piece, range(0, len(unit), self._x_tile))
@@ -224,19 +224,19 @@ class Search:
     def _units(self, side: int, start: int, stop: int, size: int) -> Iterator[np.ndarray]:
         """Unit vectors of rows start to stop of a side, so many at a time."""
         rows = range(start, stop, size)
-        return self.product.ahead(self._sides[side].units(row, min(row + size, stop)) for row in rows)
+        return self.product.ahead(self._sides[side].unit_vectors(row, min(row + size, stop)) for row in rows)
 
-    def _rows(self, side: int, first: int, unit: np.ndarray) -> Rows:
+    def _rows(self, side: int, first: int, unit: np.ndarray) -> TileRows:
         there = self.product.put(unit)
         best = self.product.put(self._lists[side][first : first + len(unit)])
-        return Rows(first, there, self.product.block(there, side), best)
+        return TileRows(first, there, self.product.block(there, side), best)
 
-    def _fetch(self, side: int, *pieces: Rows) -> None:
+    def _fetch(self, side: int, *pieces: TileRows) -> None:
         """Bring the lists of some rows into those of all."""
         for rows in pieces:
             self.product.fetch(rows.best, self._lists[side][rows.first : rows.first + len(rows.unit)])
 
-    def _tile(self, x: Rows, y: Rows, multiply: Multiply) -> None:
+    def _tile(self, x: TileRows, y: TileRows, multiply: Multiply) -> None:
         """Search all pairs of some rows of x with some of y."""
         memory = self._memory.get()
         try:
@@ -249,7 +249,7 @@ class Search:
         finally:
             self._memory.put(memory)
 
-    def _limits(self, tile: Any, x: Rows, y: Rows, slacks: tuple[Any, ...]) -> tuple[Limits, Limits]:
+    def _limits(self, tile: Any, x: TileRows, y: TileRows, slacks: tuple[Any, ...]) -> tuple[Limits, Limits]:
         """How large an estimate must be so that its pair may be among the best of its row or column."""
         relative_error, library = self.product.relative_error, self.product.library
         sides = (x, y)
@@ -284,7 +284,7 @@ class Search:
         layers = min(size // max(groups, 1), max(self.product.layers, 4 * k))
         return self.product.kth(tile, k, layers, groups, other, axis) if groups >= k and layers else None
 
-    def _compute(self, pairs: Pairs, x: Rows, y: Rows, slacks: tuple[Any, ...]) -> None:
+    def _compute(self, pairs: TilePairs, x: TileRows, y: TileRows, slacks: tuple[Any, ...]) -> None:
         """Compute the cosines of pairs, and put them into the lists."""
         rows, columns, estimates = pairs
         cosines = self.product.dots(x.unit, y.unit, rows, columns)
