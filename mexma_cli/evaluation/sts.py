@@ -178,7 +178,7 @@ def _read_semeval(path: Path) -> ScoredPairs:
     numbers = enumerate(read_lines(gold), 1)
     scores = list(parsed(gold, numbers, lambda line: _score(line) if line.strip() else None, LAYOUTS))
     if len(pairs) != len(scores):
-        raise MexmaError(f"{path} has {len(pairs):,} lines, {gold.name} has {len(scores):,}")
+        raise MexmaError(f"{path} has {counted(len(pairs), 'line')}, {gold.name} has {len(scores):,}")
     both = zip(scores, pairs, strict=True)
     rows = [(score, left, right, "") for score, (left, right) in both if score is not None]
     return _pairs(gold, _SEMEVAL.sub("", _stem(path)), rows, len(scores) - len(rows))

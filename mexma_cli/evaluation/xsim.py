@@ -175,7 +175,8 @@ def dev_scorer(
             sides.append((file, list(read_lines(file))))
         (source, lines), (target, translations) = sides
         if len(lines) != len(translations):
-            raise MexmaError(f"dev set: {source} has {len(lines)} lines, {target} has {len(translations)}")
+            found = counted(len(lines), "line")
+            raise MexmaError(f"dev set: {source} has {found}, {target} has {len(translations):,}")
         rows = both_filled(lines, translations)
         if not rows:
             raise MexmaError(f"dev set: {source} and {target} have no line that both fill")

@@ -24,6 +24,7 @@ from mexma_cli.formats.bitext import (
     one_field,
     told_of_languages,
 )
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name, split_ending
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _aligned(texts: Sequence[RawText]) -> Iterator[Record]:
         if None in pair:
             left = [number + (line is not None) for line in pair]
             counts = [
-                f"{text.where} has {count + sum(1 for _ in rest):,} lines"
+                f"{text.where} has {counted(count + sum(1 for _ in rest), 'line')}"
                 for text, count, rest in zip(texts, left, sides, strict=True)
             ]
             raise MexmaError(

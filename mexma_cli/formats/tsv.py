@@ -66,8 +66,14 @@ _WITH_IDS = {
 """By the number of columns: the pairs of which all is written that is known."""
 _TYPES = FIELDS | {"rank": int, "line": int, "document": str}
 """Of their columns. Those of `FoundPair` are no `FIELDS`: other files have columns of these names."""
-ONE_SIDE = "is it one side of a bitext in two files? Name the other one too"
-"""The hint about a text where pairs should be."""
+ONE_SIDE = (
+    "is it one side of a bitext in two files? Name the other one too; or remove a title above the names of "
+    "columns"
+)
+"""The hint about a line of one field where pairs should be."""
+_ABOVE = "remove the lines above these names of columns"
+_NO_SENTENCE = re.compile(r"\s*(?:\w+://\S*|www\.\S*|[\W\d_]*)\s*")
+"""An address, a number or nothing."""
 _OTHERS = {
     begun: f"it looks like {name}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
     for begun, name in (("{", "JSONL"), ("<", "XML"))
@@ -319,8 +325,7 @@ def _from_csv(
         yield from text.no_pair(HEADER)
     else:
         if len(row) < 2:
-            hint = f"remove a title above the names of columns; or {ONE_SIDE}"
-            raise MexmaError(f"{where}: one field, and a pair has two", hint)
+            raise MexmaError(f"{where}: one field, and a pair has two", ONE_SIDE)
         if len(row) > 2 + scored and not text.each_line:
             raise MexmaError(
                 f"{where}: {len(row)} fields, and none of them is named source or target",
@@ -350,7 +355,7 @@ def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawTe
     if len(fields) != columns.width:
         raise MexmaError(
             f"{where}: {counted(len(fields), 'field')}, expected {columns.width} as in line 1",
-            "remove the lines above these names of columns" if columns_of(fields, others=True) else None,
+            _ABOVE if columns_of(fields, others=True) else None,
         )
     source, target = fields[columns.source], fields[columns.target]
     if text.each_line:
@@ -420,11 +425,15 @@ def _sides(line: str, where: str, first: str = "") -> list[str]:
     if '"' in line:
         fields = _unquoted(fields, "\t".join(fields), fits=len(fields) == 2)
     if len(fields) != 2:
-        hint = f"cut out the columns of the two sentences, such as `cut -f {before + 1},{before + 2}`"
-        if len(fields) + before == 1:
+        row = line.split("\t")
+        if len(row) == 1:
             hint = _OTHERS.get(line[:1]) or ONE_SIDE
         elif begin_labels([line]):
             hint = LABELS_READ_BY
+        elif columns_of(row):
+            hint = _ABOVE
+        else:
+            hint = f"cut out the columns of the two sentences, such as `cut -f {_like_texts(row, before)}`"
         expected = f"{before + 2} ({first}{', ' * before}source, target)"
         raise MexmaError(
             f"{where}: {counted(before + len(fields), 'tab-separated field')}, expected {expected}: "
@@ -432,6 +441,15 @@ def _sides(line: str, where: str, first: str = "") -> list[str]:
             hint,
         )
     return fields
+
+
+def _like_texts(row: Sequence[str], before: int) -> str:
+    """The numbers of the two fields that look most like sentences, as `cut` takes them, of those behind the
+    first ones: those of several words, and no addresses and numbers."""
+    texts = [place for place in range(before, len(row)) if not _NO_SENTENCE.fullmatch(row[place])]
+    spaced = [place for place in texts if " " in row[place].strip()]
+    found = next((some for some in (spaced, texts) if len(some) > 1), range(before, len(row)))
+    return ",".join(str(place + 1) for place in found[:2])
 
 
 def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:

@@ -20,6 +20,7 @@ from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.files import MiningRun
 from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.store.embeddings import StorePair
+from mexma_cli.text.amounts import counted
 
 FEWEST_LABELS = 20
 KEPT_ABOVE = 0.5
@@ -72,7 +73,7 @@ def classifier_of_labels(labels: Path, run: MiningRun, output: Path) -> Correcte
     said, good = len(right), int(right.sum())
     if said < FEWEST_LABELS or good in (0, said):
         raise MexmaError(
-            f"{labels}: {said} answers ({good} right, {said - good} wrong) are too few to correct "
+            f"{labels}: {counted(said, 'answer')} ({good} right, {said - good} wrong), too few to correct "
             f"probabilities: {FEWEST_LABELS} are the least, with some of both kinds",
             "`mexma tune SOURCE TARGET --label 50` asks for more",
         )

@@ -18,6 +18,7 @@ from mexma_cli.store.arrays import load_array
 from mexma_cli.store.embeddings import RAW_FINGERPRINT, EmbeddingStore
 from mexma_cli.store.layout import EmbeddingSettings, Source
 from mexma_cli.store.writer import EmbeddingWriter, made_already
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import label_of, read_again, scan, spooled
 
 RAW_ENCODER = "unknown (raw vectors)"
@@ -53,7 +54,8 @@ def raw_to_store(
         found = scan(copy, label=label)
         if found.lines != len(vectors):
             raise MexmaError(
-                f"{raw} has {len(vectors):,} rows of {width} x {kind}, {label} has {found.lines:,} lines",
+                f"{raw} has {counted(len(vectors), 'row')} of {width} x {kind}, "
+                f"{label} has {counted(found.lines, 'line')}",
                 "row i must be the vector of line i: check --dim, --dtype and the text",
             )
         wanted = EmbeddingSettings(

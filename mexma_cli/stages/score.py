@@ -44,7 +44,7 @@ from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.probable import pair_probabilities
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
-from mexma_cli.text.amounts import shortest
+from mexma_cli.text.amounts import counted, shortest
 from mexma_cli.text.lines import is_blank, label_of, open_text
 from mexma_cli.text.writing import Chunk
 
@@ -135,7 +135,9 @@ def score(
     """
     probability = probability or settings.classifier is not None
     if source.rows != target.rows:
-        raise MexmaError(f"{source.label} has {source.rows:,} rows, {target.label} has {target.rows:,}")
+        raise MexmaError(
+            f"{source.label} has {counted(source.rows, 'row')}, {target.label} has {target.rows:,}"
+        )
     others = background or (source, target)
     for other in (target, *others):
         check_comparable(source, other)

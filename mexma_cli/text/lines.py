@@ -29,6 +29,7 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import decompressed, found_in, named
 from mexma_cli.text.kinds import sentences_only
@@ -228,7 +229,7 @@ def read_again(text: FileScan) -> Iterator[str]:
     if read.hexdigest() != text.checksum:
         now = f"{found:,} now" if found < text.lines else "other lines now"
         raise MexmaError(
-            f"{text.label} changed while it was read: {text.lines:,} lines before, {now}",
+            f"{text.label} changed while it was read: {counted(text.lines, 'line')} before, {now}",
             "run the same command again when the text changes no more",
         )
 

@@ -236,7 +236,7 @@ def test_two_files_of_lines(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["\t".join(pair[1:]) for pair in PAIRS if not pair[0]]
     assert (tmp_path / "r").read_text().splitlines()[0] == f"missing\t2\t\t{FINE[1]}"
     sides[0].write_text("one\n")
-    fails(filtered(*sides), 1, "x.1 has 1 lines")
+    fails(filtered(*sides), 1, "x.1 has 1 line")
 
 
 def test_rules_by_name(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_texts_in_one_language_are_told_of(tmp_path: Path) -> None:
     source = ["A cat slept.", "The bus was late.", "We walked home.", "Il pleut."]
     target = ["A cat slept!", "The bus was late.", "We walked home.", "It rains."]
     pair = raw_store(tmp_path, "s", source, np.eye(4)), raw_store(tmp_path, "t", target, np.eye(4) + 0.01)
-    told = "warning: 3 of the best 4 pairs are copies, and no translations; --drop-copies drops them"
+    told = "warning: copies, and no translations, among the best 4 pairs: 3; --drop-copies drops them"
     assert told in ok(run("mine", *pair)).stderr
     assert "copies" not in ok(run("mine", *pair, "--top", "1", "--drop-copies")).stderr
     few = raw_store(tmp_path, "f", [*target[:2], *"xy"], np.eye(4) + 0.01)

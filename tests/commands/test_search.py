@@ -145,7 +145,7 @@ def test_documents_are_named(folder: Path, sentences: dict[str, list[str]]) -> N
     kept = ok(run("filter", folder / "found.tsv", "--off", "all", "-o", "-")).stdout
     assert kept == (folder / "found.tsv").read_text(encoding="utf-8")
     docs.write_text("one\n")
-    fails(run("search", store, store, *words), 1, f"{docs} has 1 lines, {folder / 'eng.txt'} has 8")
+    fails(run("search", store, store, *words), 1, f"{docs} has 1 line, {folder / 'eng.txt'} has 8")
 
 
 def test_refusals(folder: Path, tiny_encoder: Path) -> None:

@@ -220,7 +220,7 @@ class TestBadInput:
     def test_gold(self, tmp_path: Path, candidates: Path) -> None:
         self.fails("g.tsv is empty", candidates, "--gold", write(tmp_path / "g.tsv"))
         self.fails("g.tsv, line 1: 1 tab", candidates, "--gold", write(tmp_path / "g.tsv", "a"))
-        self.fails("none of its 1 pairs", candidates, "--gold", write(tmp_path / "g.tsv", "a\tB"))
+        self.fails("none of its 1 pair is", candidates, "--gold", write(tmp_path / "g.tsv", "a\tB"))
 
     def test_labels_in_place_of_gold(self, tmp_path: Path, candidates: Path) -> None:
         labels = write(tmp_path / "l.tsv", "y\t0\t0\ta\tA", "n\t0\t0\tb\tA")

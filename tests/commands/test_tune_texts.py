@@ -236,13 +236,13 @@ class TestLabels:
         fails(
             run("classifier", "train", labels, *stores, "-o", own),
             1,
-            f"{right} answers ({right} right, 0 wrong)",
+            f"{right} answers ({right} right, 0 wrong), too few",
         )
         few = write(tmp_path / "few.tsv", *given[:19])
         fails(
             run("classifier", "train", few, *stores, "-o", own),
             1,
-            "19 answers (12 right, 7 wrong) are too few",
+            "19 answers (12 right, 7 wrong), too few",
         )
 
     def test_labels_without_line_numbers_are_found_by_their_text(self, text: Path, tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def test_columns_of_the_stated_languages_come_before_others_named_source_and_tar
 @pytest.mark.parametrize(
     ("title", "hint"),
     [
-        ("From the CMS", "remove a title above the names of columns; or is it one side of a bitext"),
+        ("From the CMS", "or remove a title above the names of columns"),
         ("CMS,2024,May", "remove a title above the names of columns, and rename those of the sentences"),
         ("CMS,2024", "remove the lines above these names of columns"),
     ],

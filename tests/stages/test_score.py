@@ -245,9 +245,19 @@ class TestSplit:
 
     @pytest.mark.parametrize(
         ("line", "hint"),
-        [("one text", "Name the other one too"), ("<html>", "like XML"), ("a\tA\tfra", "`cut -f 1,2`")],
+        [
+            ("one text", "Name the other one too"),
+            ("<html>", "like XML"),
+            ("a\tA\tfra", "`cut -f 1,2`"),
+            ("Er gik.\thttps://a.dk/1?b=c d\tHe went.", "`cut -f 1,2`"),
+            ("God dag\thttps://a.dk/1\tGood day", "`cut -f 1,3`"),
+            ("12\tda\twww.a.dk\tGod dag, du\ten\tGood day", "`cut -f 4,6`"),
+            ("0.5\t7\t\t\tgod\tgood", "`cut -f 5,6`"),
+            ("My glossary", "remove a title above the names of columns"),
+            ("My\tglossary\nsource\ttarget\turl", "remove the lines above these names"),
+        ],
     )
     def test_what_is_no_tsv_gets_a_hint(self, line: str, hint: str, tmp_path: Path) -> None:
-        with pytest.raises(MexmaError, match=r"line 1: \d tab-separated field") as error:
+        with pytest.raises(MexmaError, match=r"line \d: \d tab-separated field") as error:
             self.split(tmp_path, f"{line}\n")
         assert hint in (error.value.hint or "")

@@ -219,7 +219,7 @@ def open_inputs(
         ]
         if rows[0] != rows[1]:
             raise MexmaError(
-                f"{labels[0]} has {rows[0]:,} lines, {labels[1]} has {rows[1]:,}",
+                f"{labels[0]} has {counted(rows[0], 'line')}, {labels[1]} has {rows[1]:,}",
                 "line n of one must be the translation of line n of the other",
             )
     if not texts and (not isinstance(encoder, EncoderChoice) or encoder.model is not None):

@@ -28,7 +28,7 @@ from mexma_cli.store.spool import (
     scattered,
     slices_of,
 )
-from mexma_cli.text.amounts import such_as
+from mexma_cli.text.amounts import counted, such_as
 from mexma_cli.text.compression import split_ending
 from mexma_cli.text.lines import document_id, is_blank, read_lines, scan
 
@@ -81,7 +81,7 @@ def check_lines(path: Path, lines: int, wanted: int, name: str) -> None:
     """Refuse a file of document ids, of so many lines, that are not one a line of the text `name`."""
     if lines != wanted:
         raise MexmaError(
-            f"{path} has {lines:,} lines, {name} has {wanted:,}",
+            f"{path} has {counted(lines, 'line')}, {name} has {wanted:,}",
             "line n of the one must be the document id of line n of the other",
         )
 

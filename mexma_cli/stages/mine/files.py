@@ -136,8 +136,8 @@ def _tell_copies(mined: Mined) -> None:
     best = list(mined.taken(slice(0, min(len(mined), _LOOKED_AT))))
     copies = sum(map(bool, copy_reasons([pair.source for pair in best], [pair.target for pair in best])))
     if copies > len(best) / 2:
-        said = "%s of the best %s are copies, and no translations; --drop-copies drops them"
-        log.warning(said, f"{copies:,}", counted(len(best), "pair"))
+        said = "copies, and no translations, among the best %s: %s; --drop-copies drops them"
+        log.warning(said, counted(len(best), "pair"), f"{copies:,}")
 
 
 def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:

@@ -122,7 +122,8 @@ def tune(
             if all(side.isdecimal() for pair in wanted for side in pair):
                 hint = f"numbers of lines go with --source and --target: {NUMBERED}"
         raise MexmaError(
-            f"{label_of(gold)}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {name}",
+            f"{label_of(gold)}: none of its {counted(len(wanted), 'pair')} is among the {len(best_of):,} "
+            f"of {name}",
             hint,
         )
     pairs = list(best_of.values())
