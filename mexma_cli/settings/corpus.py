@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from typing import ClassVar, Literal
 
@@ -164,9 +165,10 @@ class CorpusRecipe(Section):
     @classmethod
     def _by_their_codes(cls, texts: dict[Code, LanguageText]) -> dict[Code, LanguageText]:
         codes = list(map(languages.resolve, texts))
-        for typed, code in zip(texts, codes, strict=True):
-            if codes.count(code) > 1:
-                raise ValueError(f"{typed} is {code}, which is there twice")
+        for one in codes:
+            same = [typed for typed, code in zip(texts, codes, strict=True) if code == one]
+            if len(same) > 1:
+                raise ValueError(f"{' and '.join(same)} are one language, {one}: keep one of them")
         return dict(zip(codes, texts.values(), strict=True))
 
     @field_validator("pairs", mode="before")
@@ -193,8 +195,10 @@ class CorpusRecipe(Section):
                 if self.languages[code].split is None:
                     key = "align" if self.align else "mine.within"
                     raise ValueError(f"{key} needs documents: languages.{code} has no `split`")
-        if len({frozenset(pair) for pair in wanted}) < len(wanted):
-            raise ValueError("pairs: one is there twice")
+        times = Counter(map(frozenset, wanted))
+        for pair in wanted:
+            if times[frozenset(pair)] > 1:
+                raise ValueError(f"pairs: {'-'.join(pair)} is there twice, in one direction or in both")
         return self
 
     def language_pairs(self) -> list[tuple[Code, Code]]:

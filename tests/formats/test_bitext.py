@@ -31,7 +31,7 @@ from mexma_cli.formats.bitext import (
     write_pairs,
 )
 from mexma_cli.formats.csv import Csv
-from mexma_cli.formats.tsv import Tsv, tsv_lines
+from mexma_cli.formats.tsv import ONE_SIDE, Tsv, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 from tests.command import write
 
@@ -416,7 +416,7 @@ def test_columns_of_the_stated_languages_come_before_others_named_source_and_tar
 @pytest.mark.parametrize(
     ("title", "hint"),
     [
-        ("From the CMS", "or remove a title above the names of columns"),
+        ("From the CMS", ONE_SIDE),
         ("CMS,2024,May", "remove a title above the names of columns, and rename those of the sentences"),
         ("CMS,2024", "remove the lines above these names of columns"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import PlainPair, open_pairs
 from mexma_cli.formats.moses import AlignedFiles, aligned_files
+from mexma_cli.text.amounts import counted
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,7 @@ def test_two_files_have_as_many_lines(lines: tuple[int, int], tmp_path: Path) ->
     if lines == (2, 2):
         assert list(pairs) == [PlainPair("0", "0"), PlainPair("1", "1")]
         return
-    with pytest.raises(MexmaError, match=f"a.fr has {lines[0]} lines, .*a.en has {lines[1]} lines"):
+    with pytest.raises(
+        MexmaError, match=f"a.fr has {lines[0]} lines, .*a.en has {counted(lines[1], 'line')}: "
+    ):
         list(pairs)
