@@ -73,7 +73,6 @@ def test_two_files_have_as_many_lines(lines: tuple[int, int], tmp_path: Path) ->
     if lines == (2, 2):
         assert list(pairs) == [PlainPair("0", "0"), PlainPair("1", "1")]
         return
-    with pytest.raises(
-        MexmaError, match=f"a.fr has {lines[0]} lines, .*a.en has {counted(lines[1], 'line')}: "
-    ):
+    found = [counted(count, "line") for count in lines]
+    with pytest.raises(MexmaError, match=f"a.fr has {found[0]}, .*a.en has {found[1]}\\n"):
         list(pairs)

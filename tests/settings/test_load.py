@@ -614,8 +614,11 @@ def test_a_language_is_one_key_however_it_is_written(tmp_path: Path) -> None:
     texts = load_corpus(tmp_path / "own.yaml", every).languages
     assert {code: text.input for code, text in texts.items()} == {"fra_Latn": ("c",), "eng_Latn": ("b",)}
     (tmp_path / "twice.yaml").write_text(text + "  fra: {input: a.txt}\n", encoding="utf-8")
-    with pytest.raises(MexmaError, match="fr is fra_Latn, which is there twice"):
+    with pytest.raises(MexmaError, match="`languages`: fr and fra are one language, fra_Latn"):
         load_corpus(tmp_path / "twice.yaml")
+    (tmp_path / "again.yaml").write_text(text + "pairs: [[fr, en], [en, fra]]\n", encoding="utf-8")
+    with pytest.raises(MexmaError, match="pairs: fra_Latn-eng_Latn is there twice"):
+        load_corpus(tmp_path / "again.yaml")
 
 
 @pytest.mark.parametrize("pairs", ["[fra-eng]", "[[fra, eng, deu]]", "[[fra, 3]]", "{fra: eng}", "3"])
