@@ -36,6 +36,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
 from mexma_cli.mining.match import match
 from mexma_cli.mining.threshold import Threshold
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.text.lines import read_lines
 
 K = 4
@@ -168,7 +169,7 @@ def mined(sets: Iterable[MiningSet], encoder: Remembered) -> Iterator[Mined]:
     for name, texts, gold in sets:
         vectors = [encoder.embed(text) for text in texts]
         neighbours = knn(vectors[0], vectors[1], K)
-        found = match(neighbours, "ratio", "all")
+        found = match(neighbours, MineSettings(retrieval="all"))
         sides = (partial(iter, texts[0]), partial(iter, texts[1]))
         rows = zip(found.source.tolist(), found.target.tolist(), strict=True)
         correct = np.array([pair in gold for pair in rows])

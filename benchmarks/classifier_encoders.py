@@ -23,6 +23,7 @@ from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.training import Parallel, best_one_to_one, train
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.text.lines import read_lines
 
 PAIRS = 3000
@@ -50,7 +51,7 @@ def main() -> None:
     ((name, sides, gold),) = ntrex_sets(arguments.data, [arguments.language])
     near = knn(encoder.embed(sides[0]), encoder.embed(sides[1]), K)
     known = known_of(near, (partial(iter, sides[0]), partial(iter, sides[1])), encoder.embed)
-    found = Pairs(match(near, "ratio", "all"), known)
+    found = Pairs(match(near, MineSettings(retrieval="all")), known)
     rows = zip(found.candidates.source.tolist(), found.candidates.target.tolist(), strict=True)
     correct, size = np.array([pair in gold for pair in rows]), (len(sides[0]), len(sides[1]))
 

@@ -28,6 +28,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.languages import script
 from mexma_cli.mining.match import match
 from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import PairRules
 
@@ -73,7 +74,7 @@ def mining_f1(
     scripts: Sequence[str | None] = (None, None),
 ) -> Threshold:
     """Best F1 of both sides' vectors; of pairs whose lengths are more than `ratio` apart, all are dropped."""
-    found = match(knn(*vectors, 4), "ratio", "max")
+    found = match(knn(*vectors, 4), MineSettings())
     if ratio:
         sides = (
             [text[row] for row in rows]

@@ -97,8 +97,9 @@ def with_index(
 def finished(began: float, neighbours: Neighbours, folder: Path) -> tuple[float, np.ndarray]:
     """Seconds with matching, and pairs; the neighbours are kept, to count recall."""
     from mexma_cli.mining.match import match
+    from mexma_cli.settings.stages import MineSettings
 
-    found = match(neighbours)
+    found = match(neighbours, MineSettings())
     seconds = time.perf_counter() - began
     folder.mkdir(exist_ok=True)
     np.save(folder / "forward.npy", neighbours.forward_ids)
@@ -123,6 +124,7 @@ def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float
 
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.mining.match import match
+    from mexma_cli.settings.stages import MineSettings
 
     began = time.perf_counter()
     faiss.normalize_L2(x)
@@ -136,7 +138,7 @@ def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float
     if share < 1:
         return seconds, np.empty((0, 2), np.int64)
     began = time.perf_counter()
-    found = match(Neighbours(*forward, *backward))
+    found = match(Neighbours(*forward, *backward), MineSettings())
     return seconds + time.perf_counter() - began, np.stack([found.source, found.target], axis=1)
 
 
@@ -145,6 +147,7 @@ def torch_way(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float
 
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.mining.match import match
+    from mexma_cli.settings.stages import MineSettings
 
     began = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -153,7 +156,7 @@ def torch_way(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float
     for queries, base in (sides, sides[::-1]):
         parts = [(some @ base.T).topk(k, dim=1) for some in queries.split(2048)]
         found += [torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True)]
-    pairs = match(Neighbours(*found))
+    pairs = match(Neighbours(*found), MineSettings())
     return time.perf_counter() - began, np.stack([pairs.source, pairs.target], axis=1)
 
 

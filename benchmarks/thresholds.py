@@ -30,6 +30,7 @@ from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.match import match
+from mexma_cli.settings.stages import MineSettings
 
 LANGUAGES = ("fin_Latn", "ita_Latn", "pol_Latn", "ukr_Cyrl")  # of which the weights have seen nothing
 SHARES = (0.04, 0.12, 0.35, 0.75)
@@ -170,7 +171,8 @@ def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: Sente
     for mixed in mixtures:
         near = knn(*mixed.vectors, k)
         sides = known_of(near, (partial(iter, mixed.texts[0]), partial(iter, mixed.texts[1])), encoder.embed)
-        probably, by_margin = probable(classifier, near, sides), match(near)
+        probably = probable(classifier, near, sides, MineSettings())
+        by_margin = match(near, MineSettings())
         less, more = sorted(map(len, mixed.texts))
         by_margin_model = PairPrecision(
             by_margin.scores, probabilities_of(classifier, near, sides, by_margin), more / less

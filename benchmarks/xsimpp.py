@@ -26,6 +26,7 @@ from mexma_cli.evaluation.augment import find_augmented
 from mexma_cli.evaluation.xsim import xsim_of
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
+from mexma_cli.settings.stages import MineSettings
 
 K = 4
 
@@ -52,7 +53,7 @@ def main() -> None:
         near = knn(encoder.embed(lines), english, K)
         sides = known_of(near, (partial(iter, lines), partial(iter, targets)), encoder.embed)
         found = {"margin": xsim_of(near, texts=targets).found}
-        pairs = Pairs(match(near, "ratio", "all"), sides)
+        pairs = Pairs(match(near, MineSettings(retrieval="all")), sides)
         best, chosen = np.full(len(lines), -1.0), found["margin"].copy()
         for some in bundled().by["words"].scored(pairs):
             for score, row, other in zip(

@@ -24,7 +24,6 @@ from click.testing import CliRunner
 from mexma_cli import __version__
 from mexma_cli.knn.faiss_index import SIZES
 from mexma_cli.main import cli
-from mexma_cli.mining.match import RETRIEVALS
 from tests.corpora import InThisProcess
 
 ROOT = Path(__file__).parent.parent
@@ -259,7 +258,7 @@ def test_options_in_the_pages_exist() -> None:
 
 
 def test_tables_of_the_how_tos_are_current() -> None:
-    """The indexes of `--index auto`, the retrievals and the options."""
+    """The indexes of `--index auto`, and the options."""
     pages = [*(ROOT / "docs/how-to").glob("*.md"), ROOT / "docs/encoders.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
@@ -270,7 +269,6 @@ def test_tables_of_the_how_tos_are_current() -> None:
     sizes = [f"{most:,}" if most < 1e6 else f"{most // 10**6} million" for most, _ in SIZES]
     assert column("lines of a side, at most") == [*sizes[:-1], "more"]
     assert column("lines of a side, at most", 1) == [f"`{index}`" for _, index in SIZES]
-    assert [f"`{name}`" for name in RETRIEVALS if name != "all"] == column("`--retrieval`")
     known = set(re.findall(r"(?<![\w-])--[\w-]+", (ROOT / "docs/cli.md").read_text(encoding="utf-8")))
     options = re.findall(r"^\| `(--[\w-]+)", text, re.MULTILINE)
     assert len(options) > 10 and set(options) <= known
@@ -280,7 +278,7 @@ def test_the_places_that_contributing_names_are_there() -> None:
     """The files of each kind of change, and what is in them: `MARGINS` in the file that its row names."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| an? \*\*.+?\*\*.*? \| (.*?) \|", text, re.MULTILINE)
-    assert len(rows) == 14
+    assert len(rows) == 15
     for row in rows:
         words = re.findall(r"`([\w./]+)`", row)
         paths = [word for word in words if "/" in word and "NAME" not in word]

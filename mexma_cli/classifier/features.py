@@ -13,7 +13,7 @@ from mexma_cli.classifier.calibration import shift_of, shifted
 from mexma_cli.classifier.pairs import Pairs, sentences_of
 from mexma_cli.classifier.sentences import MARKS
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.match import Matching
+from mexma_cli.mining.retrieval import OneToOne
 from mexma_cli.settings.registry import line_of, run_plugin
 
 Measure = Callable[[Pairs], np.ndarray]
@@ -163,7 +163,7 @@ def spread_of(
         right: Which of them are translations, bool [N], or gives the probabilities of some, float [n].
     """
     found, (source, target) = pairs.candidates, pairs.sides
-    best = Matching("max", (source.lists.count, target.lists.count)).taken(found)
+    best = OneToOne((source.lists.count, target.lists.count)).taken(found)
     taken, rest = _some(np.flatnonzero(best)), pairs.take(_some(np.flatnonzero(~best)))
     different = taken[found.cosines[taken] < _COPY]
     taken = different if len(different) >= _LEAST else taken

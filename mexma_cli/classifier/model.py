@@ -17,9 +17,10 @@ from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.candidates import Candidates, SortedPairs
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import match, taken_of
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.store.spool import Spool, slices_of
 
 WEIGHTS = Path(__file__).with_name("weights.json")
@@ -114,15 +115,21 @@ def bytes_for(rows: int) -> int:
     return _HELD + min(_FILLING * rows, _KEPT) + min(_ROW * rows, 2 * VOCABULARY * _WORD)
 
 
-def probable(classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side]) -> Candidates:
+def probable(
+    classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side], settings: MineSettings
+) -> Candidates:
     """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
     Every neighbour of every row is a candidate. Probabilities fit the share of translations in these
     texts."""
-    found, total = SortedPairs(), 0.0
-    for some in classifier.scored(Pairs(match(neighbours, "ratio", "all"), sides)):
-        found.add(some)
-        total += float(some.scores.sum(dtype=np.float64))
-    taken = taken_of(found, "max", (sides[0].lists.count, sides[1].lists.count))
+    total = 0.0
+
+    def scored() -> Iterator[Candidates]:
+        nonlocal total
+        for some in classifier.scored(Pairs(match(neighbours, MineSettings(retrieval="all")), sides)):
+            total += float(some.scores.sum(dtype=np.float64))
+            yield some
+
+    taken = taken_of(scored(), settings, (sides[0].lists.count, sides[1].lists.count))
     others = total - taken.scores.sum(dtype=np.float64)
     return replace(taken, scores=_fitted(classifier, taken.scores, others, sides))
 
@@ -146,7 +153,7 @@ def probabilities_of(
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
-    every, found = Pairs(match(neighbours, "ratio", "all"), sides), Spool(np.float32)
+    every, found = Pairs(match(neighbours, MineSettings(retrieval="all")), sides), Spool(np.float32)
     wanted, others, share = [Pairs(given, sides)], 0.0, 1.0
     if taken and len(every):
         count = min(len(every), _AT_ONCE)

@@ -18,8 +18,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, best_first
-from mexma_cli.mining.match import Matching, match
+from mexma_cli.mining.match import match
+from mexma_cli.mining.retrieval import OneToOne
 from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.settings.stages import MineSettings
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +101,7 @@ def best_one_to_one(
         gold: How many translations there are.
     """
     scored = best_first(Candidates(scores, found.source, found.target, np.arange(len(found))))
-    scored = scored.take(Matching("max", rows).taken(scored))
+    scored = scored.take(OneToOne(rows).taken(scored))
     right = correct[scored.cosines]
     return choose(scored.scores, right, gold), scored.scores, right
 
@@ -241,7 +243,7 @@ def _made(parallel: Parallel, rows: np.ndarray, k: int) -> _Set:
         replace(side, texts=partial(_at, text), language=language)
         for side, text, language in zip(known, texts, parallel.languages, strict=True)
     )
-    pairs = Pairs(match(near, "ratio", "all"), (first, second))
+    pairs = Pairs(match(near, MineSettings(retrieval="all")), (first, second))
     found = pairs.candidates
     return _Set(pairs, (found.source == found.target) & (found.source < whole), whole)
 

@@ -167,8 +167,11 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
         advice = "" if chosen else "; --threshold 0.5 or --precision 0.95 drops most of the others"
         log.info("%s%s", translations_of(found, found.unbalanced), advice)
     if found.dropped:
+        from mexma_cli.mining.retrieval import least_of
+
+        default = f"below threshold {least_of(settings) or 0:g}, the default with {settings.retrieval}"
         names = {
-            "threshold": "below the threshold" if chosen else "below threshold 0, the default with max",
+            "threshold": "below the threshold" if chosen else default,
             "max-score": "above --max-score",
             "top": f"beyond the top {settings.top or 0:,}",
         }

@@ -35,7 +35,7 @@ from mexma_cli.commands.tune_output import (
 )
 from mexma_cli.errors import MexmaError, visible
 from mexma_cli.languages import UNSTATED, resolve
-from mexma_cli.settings.stages import EncoderChoice, MineSettings
+from mexma_cli.settings.stages import EncoderChoice, MineSettings, SearchSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "codes")
-_OF_MINING = ("score", "margin", "k", "retrieval", "classifier", "plugin", "max_score", "drop_copies")
+_OF_MINING = [
+    name
+    for name in MineSettings.model_fields
+    if name not in (*SearchSettings.model_fields, "threshold", "precision", "top")
+]
 _OF_TEXTS = (
     *_OF_MINING,
     "within",

@@ -28,7 +28,7 @@ from mexma_cli.mining.match import match
 from mexma_cli.mining.resampling import Labelled, held_out
 from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.result import Result
-from mexma_cli.settings.stages import ScoreSettings
+from mexma_cli.settings.stages import MineSettings, ScoreSettings
 from mexma_cli.text.compression import plain_name
 
 HINT = (
@@ -161,7 +161,7 @@ def ranked(
     first_x, alone_x = _occurrences(data.sources)
     first_y, alone_y = _occurrences(data.targets)
     near = knn(x, y, k, keep_x=first_x, keep_y=first_y, on_progress=on_progress)
-    found = match(near, margin, "max", threshold=-np.inf)  # a distance may be negative, and with k 1 all are
+    found = match(near, MineSettings().but(margin=margin))
     found = found.take(alone_x[found.source] & alone_y[found.target])
     width = len(data.targets)
     wanted = np.unique(data.gold[:, 0] * width + data.gold[:, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,22 +18,20 @@ PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosi
 class Candidates:
     """Pairs: `scores` float32 [n], `source` and `target` int64 [n], and their `cosines` float32 [n].
 
-    From `match` they come best first, sorted by (score descending, source row, target row), memory-mapped;
-    `below` is the number of pairs that its threshold dropped.
+    From `match` they come best first, sorted by (score descending, source row, target row), memory-mapped.
     """
 
     scores: np.ndarray
     source: np.ndarray
     target: np.ndarray
     cosines: np.ndarray
-    below: int = field(default=0, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
         """The candidates at some places (int), or where a mask (bool [n]) says so."""
-        return Candidates(*(getattr(self, name)[chosen] for name in PAIR.names or ()), below=self.below)
+        return Candidates(*(getattr(self, name)[chosen] for name in PAIR.names or ()))
 
     def turned(self) -> Candidates:
         """The pairs with source and target exchanged."""
@@ -42,13 +40,6 @@ class Candidates:
     def mapped(self, rows: tuple[np.ndarray, np.ndarray]) -> Candidates:
         """The pairs of other rows that stand for theirs: int64 [N] and [M]."""
         return replace(self, source=rows[0][self.source], target=rows[1][self.target])
-
-    def cut(self, retrieval: str, threshold: float | None) -> Candidates:
-        """The candidates that the threshold keeps, best first, see `match`."""
-        if threshold is None and retrieval != "max":
-            return self
-        above = self.count_above(threshold or 0.0)
-        return replace(self.take(slice(above)), below=self.below + len(self) - above)
 
     def count_above(self, threshold: float) -> int:
         """How many have a score greater than the threshold; they are sorted best first."""

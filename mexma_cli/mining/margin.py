@@ -1,6 +1,6 @@
 """The margins: how much nearer two sentences are than their neighbourhoods. All of the package uses these.
 
-A new margin is one more entry of `MARGINS`, and its name in `settings.stages.MarginName`.
+A new margin is one more entry of `MARGINS`, and its name and help in `settings.stages`.
 """
 
 from __future__ import annotations

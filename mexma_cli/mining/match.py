@@ -6,9 +6,8 @@ less than a gigabyte and a bit for each row, however long the texts are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 
@@ -17,36 +16,25 @@ from mexma_cli.mining import lists
 from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin
+from mexma_cli.mining.retrieval import retrieval_of
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.store.spool import GATHERED, bytes_to_sort, gathered, slices_of
-
-RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 
 Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
 _ENTRY_BYTES = 50
-COMPILED_FROM = 1 << 17
-"""Pairs for which it pays to wait for Numba."""
 
 
-def match(
-    neighbours: Neighbours | Sides,
-    kind: str = "ratio",
-    retrieval: str = "max",
-    threshold: float | None = None,
-    *,
-    one_text: bool = False,
-) -> Candidates:
-    """Take pairs from neighbours as LASER's mine_bitexts.py does.
+def match(neighbours: Neighbours | Sides, settings: MineSettings, *, one_text: bool = False) -> Candidates:
+    """Take pairs from neighbours as LASER's mine_bitexts.py does, memory-mapped, best first; the threshold of
+    the settings drops none of them yet.
 
     Args:
         neighbours: Of both directions.
-        kind: The margin that scores a pair.
-        retrieval: forward: every source row with the best of its neighbours by margin; backward: every target
-            row; intersect: the pairs that both chose; max: both together, best first, each row in one pair at
-            most. A better pair claims its rows even if the threshold then drops it. all: every neighbour of
-            every row, each pair once.
-        threshold: Keep scores greater than this. None: max keeps scores above 0, the others everything.
+        settings: Of its retrievals, forward: every source row with the best of its neighbours by margin;
+            backward: every target row; intersect: the pairs that both chose; max: both together, best first,
+            each row in one pair at most; all: every neighbour of every row, each pair once.
         one_text: The neighbours are `others` of a text. Each pair comes once, the lower row as its source;
             with max each row is in one pair at most, be it as source or as target; forward and backward are
             the same.
@@ -54,21 +42,24 @@ def match(
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
-    if retrieval not in RETRIEVALS:
-        raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
     sides = sides_of(neighbours)
-    background = means_of(sides[0]), means_of(sides[1])
+    rows = sides[0].count, sides[1].count
+    return taken_of(_candidates(sides, settings, one_text), settings, rows, one_text)
+
+
+def taken_of(
+    candidates: Iterable[Candidates], settings: MineSettings, rows: tuple[int, int], one_text: bool = False
+) -> Candidates:
+    """The pairs that the retrieval takes of candidates, however these were found; memory-mapped, best first.
+
+    Args:
+        rows: Of both texts.
+    """
     found = SortedPairs()
-    if one_text:  # both directions are alike, so one of them has all pairs, and their mirror images
-        for pairs in _candidates(sides, background, kind, retrieval, backward=False):
-            lower, upper = np.minimum(pairs.source, pairs.target), np.maximum(pairs.source, pairs.target)
-            found.add(replace(pairs, source=lower, target=upper))
-    else:
-        for backward in (False, True):
-            if retrieval != ("forward" if backward else "backward"):
-                for pairs in _candidates(sides, background, kind, retrieval, backward):
-                    found.add(pairs)
-    return taken_of(found, retrieval, (sides[0].count, sides[1].count), one_text).cut(retrieval, threshold)
+    for some in candidates:
+        found.add(some)
+    taking = retrieval_of(settings).taking(rows, one_text)
+    return spooled(pairs.take(taking.taken(pairs)) for pairs in found.merged())
 
 
 def bytes_to_mine(rows: int, k: int) -> int:
@@ -79,21 +70,30 @@ def bytes_to_mine(rows: int, k: int) -> int:
     return max(looking + bytes_to_sort(rows, PAIR) + rows // 8, rows * 60 // 100)
 
 
-def _candidates(
-    sides: Sides, background: Means, kind: str, retrieval: str, backward: bool
-) -> Iterator[Candidates]:
+def _candidates(sides: Sides, settings: MineSettings, one_text: bool) -> Iterator[Candidates]:
+    background = means_of(sides[0]), means_of(sides[1])
+    if not one_text:
+        for side in retrieval_of(settings).sides:
+            yield from _of_side(sides, background, settings, bool(side))
+        return
+    for pairs in _of_side(sides, background, settings, backward=False):  # the others are mirror images
+        lower, upper = np.minimum(pairs.source, pairs.target), np.maximum(pairs.source, pairs.target)
+        yield replace(pairs, source=lower, target=upper)
+
+
+def _of_side(sides: Sides, background: Means, settings: MineSettings, backward: bool) -> Iterator[Candidates]:
     """The candidates of one direction, in blocks of rows: the best of each row, or all that are new."""
     own, (own_mean, other_mean) = sides[backward], background[::-1] if backward else background
-    every = retrieval == "all"
+    every = retrieval_of(settings).every
     for rows in row_blocks(own.count, _ENTRIES // 16 if every else lists.BLOCK_ROWS):
         cosines, ids = own.at(rows)
         near = gathered(other_mean, ids)
         if every:
-            scores = _margins(cosines, ids, own_mean[rows], near, kind)
+            scores = _margins(cosines, ids, own_mean[rows], near, settings.margin)
             row, place = np.nonzero(ids >= 0)
             found = Candidates(scores[row, place], rows[row], ids[row, place], cosines[row, place])
         else:
-            found = best_of(cosines, ids, own_mean[rows], near.__getitem__, kind)
+            found = best_of(cosines, ids, own_mean[rows], near.__getitem__, settings.margin)
             found = replace(found, source=rows[found.source])
         if backward:
             found = found.turned()
@@ -101,70 +101,6 @@ def _candidates(
             known = sides[0].at(found.source)[1]
             found = found.take((known != found.target[:, None]).all(axis=1))
         yield found
-
-
-def taken_of(
-    candidates: SortedPairs, retrieval: str, rows: tuple[int, int], one_text: bool = False
-) -> Candidates:
-    """The pairs that are taken of candidates, memory-mapped, best first.
-
-    Args:
-        rows: Of both texts.
-    """
-    matching = Matching(retrieval, rows, one_text)
-    return spooled(pairs.take(matching.taken(pairs)) for pairs in candidates.merged())
-
-
-class Matching:
-    """Which candidates are taken, where they come best first, in blocks.
-
-    A pair that is the best of both its rows comes twice, with the same score, so one after the other. Takes
-    a bit for each row.
-
-    Args:
-        retrieval: max: a pair is taken if neither of its rows is taken before; intersect: if it comes twice;
-            else once.
-        rows: Of source and target.
-        one_text: These are the same rows.
-    """
-
-    def __init__(self, retrieval: str, rows: tuple[int, int], one_text: bool = False) -> None:
-        self._retrieval = retrieval
-        bits = [np.zeros(-(-count // 8) if retrieval == "max" else 0, np.uint8) for count in rows]
-        self._taken = [bits[0], bits[0]] if one_text else bits
-        self._last = -1, -1
-
-    def taken(self, pairs: Candidates) -> np.ndarray:
-        """bool [n], for the n pairs that come next."""
-        if self._retrieval == "max":
-            claim = _claim if len(pairs) < COMPILED_FROM else _claim_compiled()
-            return claim(pairs.source, pairs.target, *self._taken)
-        source, target = np.append(self._last[0], pairs.source), np.append(self._last[1], pairs.target)
-        self._last = source[-1], target[-1]
-        again = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
-        return again if self._retrieval == "intersect" else ~again
-
-
-def _claim(
-    source: np.ndarray, target: np.ndarray, taken_sources: np.ndarray, taken_targets: np.ndarray
-) -> np.ndarray:
-    """Which pairs [n] find both rows free and take them, bool [n]; one after the other."""
-    chosen = np.zeros(len(source), dtype=np.bool_)
-    for place in range(len(source)):
-        own, other = source[place], target[place]
-        own_bit, other_bit = 1 << (own & 7), 1 << (other & 7)
-        if not (taken_sources[own >> 3] & own_bit or taken_targets[other >> 3] & other_bit):
-            taken_sources[own >> 3] |= own_bit
-            taken_targets[other >> 3] |= other_bit
-            chosen[place] = True
-    return chosen
-
-
-@cache
-def _claim_compiled() -> Callable[..., np.ndarray]:
-    from mexma_cli.numerics.compiling import compiled
-
-    return compiled()(_claim)
 
 
 def best_of(

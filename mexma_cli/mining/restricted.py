@@ -13,6 +13,8 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import SearchSide, VectorSource, dots
 from mexma_cli.mining.margin import MARGINS, margin
 from mexma_cli.mining.match import Means
+from mexma_cli.mining.retrieval import candidates_of
+from mexma_cli.settings.stages import MineSettings
 
 _TILE = 1024  # rows of a document that are compared at a time
 _PAIR_BYTES = 28  # of a pair of rows that are compared, in temporary arrays
@@ -23,11 +25,11 @@ def restricted_search(
     x: np.ndarray | VectorSource,
     y: np.ndarray | VectorSource,
     documents: Iterable[tuple[np.ndarray, np.ndarray]],
-    k: int,
     background: Means,
-    kind: str = "ratio",
+    settings: MineSettings,
 ) -> Neighbours:
-    """Find the k best rows by margin among those of the paired documents, from x to y and from y to x.
+    """Find as many of the best rows by margin as the settings want (`candidates_of`), among those of the
+    paired documents, from x to y and from y to x.
 
     Of equal margins the nearer row comes first, then the lower. The cosines are exact: a matrix product only
     rules out pairs that cannot be among the best, by its largest possible error and the margin's slope. With
@@ -37,13 +39,13 @@ def restricted_search(
         x, y: [N, d] and [M, d].
         documents: rows of x and rows of y, int64, ascending: the sentences of two documents that are paired.
             A row can be in several, two rows together in one at most.
-        k: candidates a row.
         background: the neighbourhood means of all rows, float32 [N] and [M].
 
     Returns:
         As `knn`, but sorted by margin; rows with fewer than k candidates have ids of -1 after them.
     """
     left, right = SearchSide(x, None), SearchSide(y, None)
+    k = candidates_of(settings)
     forward, backward = _Best(left.rows, k), _Best(right.rows, k)
     for own, other in documents:
         for top in range(0, len(own), _TILE):
@@ -52,7 +54,9 @@ def restricted_search(
             for start in range(0, len(other), _TILE):
                 columns = other[start : start + _TILE]
                 means = background[0][rows], background[1][columns]
-                _compare(rows, columns, unit, _units(right, columns), means, kind, forward, backward)
+                _compare(
+                    rows, columns, unit, _units(right, columns), means, settings.margin, forward, backward
+                )
     return Neighbours(forward.cosines, forward.ids, backward.cosines, backward.ids)
 
 

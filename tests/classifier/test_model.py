@@ -25,6 +25,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.match import match
+from mexma_cli.settings.stages import MineSettings
 
 ROWS = 60
 
@@ -52,8 +53,8 @@ def right(found: object) -> int:
 def test_text_decides_where_vectors_cannot() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    found = probable(bundled().by["text"], near, sides)
-    assert right(found) > right(match(near)) + 3
+    found = probable(bundled().by["text"], near, sides, MineSettings())
+    assert right(found) > right(match(near, MineSettings())) + 3
     assert len(set(found.source)) == len(set(found.target)) == len(found)
     assert (np.diff(found.scores) <= 0).all() and 0 <= found.scores.min() <= found.scores.max() <= 1
 
@@ -61,25 +62,25 @@ def test_text_decides_where_vectors_cannot() -> None:
 def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    whole = probable(bundled().by["text"], near, sides)
+    whole = probable(bundled().by["text"], near, sides, MineSettings())
     monkeypatch.setattr(model, "_AT_ONCE", 7)
     for name in ("scores", "source", "target"):
         np.testing.assert_array_equal(
-            getattr(probable(bundled().by["text"], near, sides), name), getattr(whole, name)
+            getattr(probable(bundled().by["text"], near, sides, MineSettings()), name), getattr(whole, name)
         )
 
 
 def test_given_pairs_have_the_probabilities_of_mined_ones() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    mined = probable(bundled().by["text"], near, sides)
+    mined = probable(bundled().by["text"], near, sides, MineSettings())
     given = probabilities_of(bundled().by["text"], near, sides, mined)
     np.testing.assert_allclose(given, mined.scores, atol=1e-5)
 
 
 def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
-    pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
+    pairs = Pairs(match(near, MineSettings(retrieval="all")), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
     screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled().by["text"]
     (cheap,), (dear,), (both,) = (
         list(one.scored(pairs)) for one in (screen, judge, replace(judge, screen=screen))
@@ -97,7 +98,7 @@ def test_features_are_compared_with_the_translations_of_the_texts() -> None:
     longer = [f"{text} {text}, ja," for text in texts[0]]
     values = []
     for sources in (texts[0], longer):
-        pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(sources, texts[1])))  # type: ignore[arg-type]
+        pairs = Pairs(match(near, MineSettings(retrieval="all")), known_of(near, texts_of(sources, texts[1])))  # type: ignore[arg-type]
         names = ("length", "comma marks")
         right = pairs.candidates.source == pairs.candidates.target
         values.append(columns(pairs, names, spread_of(pairs, names, right))[right])
@@ -164,7 +165,7 @@ def test_what_is_usual_in_translations_does_not_depend_on_their_share(share: flo
     texts = [[f"Z {'x' * int(n)}" for n in random.integers(10, 90, 400)] for _ in "ab"]
     texts[1][:count] = texts[0][:count]
     near = knn(own, other, 4)
-    pairs = Pairs(match(near, "ratio", "all"), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
+    pairs = Pairs(match(near, MineSettings(retrieval="all")), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
     judge, right = bundled().by["text"], pairs.candidates.source == pairs.candidates.target
     right &= pairs.candidates.source < count
     known, found = (spread_of(pairs, judge.features, how) for how in (right, judge._of_pairs))
@@ -180,7 +181,8 @@ def test_copies_do_not_say_how_translations_look() -> None:
     for numbers in ([], [str(verse) for verse in range(1, 49)]):
         own, other = ([*numbers, *text] for text in texts)
         near = knn(encoder.embed(own), encoder.embed(other), 4)
-        found = probable(bundled().by["words"], near, known_of(near, texts_of(own, other), encoder.embed))
+        known = known_of(near, texts_of(own, other), encoder.embed)
+        found = probable(bundled().by["words"], near, known, MineSettings())
         sums.append(found.scores[found.source >= len(numbers)].sum())
     assert sums[0] > 45 and sums[1] == pytest.approx(sums[0], rel=0.1)
 

@@ -14,9 +14,12 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import lists
 from mexma_cli.mining import match as module
+from mexma_cli.mining import retrieval as taking
 from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.margin import MARGINS, margin, means
-from mexma_cli.mining.match import RETRIEVALS, match
+from mexma_cli.mining.match import match
+from mexma_cli.mining.retrieval import RETRIEVALS, least_of
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.store import spool
 from tests.reference import laser, laser_mined
 
@@ -30,7 +33,9 @@ def laser_neighbours(k: int) -> Neighbours:
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
 @pytest.mark.parametrize("retrieval", ["max", "intersect"])
 def test_pairs_are_lasers(retrieval: str, kind: str, k: int) -> None:
-    pairs = match(laser_neighbours(k), kind, retrieval)
+    settings = MineSettings(margin=kind, retrieval=retrieval)
+    pairs, least = match(laser_neighbours(k), settings), least_of(settings)
+    pairs = pairs if least is None else pairs.take(slice(pairs.count_above(least)))
     ours = dict(zip(pairs_of(pairs), pairs.scores.tolist(), strict=True))
     theirs = laser_mined(retrieval, kind, k)
     assert ours.keys() == theirs.keys()
@@ -58,9 +63,11 @@ def pairs_of(found: Candidates) -> list[tuple[int, int]]:
 )
 def test_max_is_one_to_one_and_greedy(seed: int, rows: int, columns: int, kind: str) -> None:
     neighbours = random_neighbours(seed, rows, columns)
-    found = match(neighbours, kind, "max", threshold=-np.inf)
+    found = match(neighbours, MineSettings(margin=kind))
     assert len(set(found.source.tolist())) == len(set(found.target.tolist())) == len(found)
-    forward, backward = (match(neighbours, kind, each, threshold=-np.inf) for each in ("forward", "backward"))
+    forward, backward = (
+        match(neighbours, MineSettings(margin=kind, retrieval=each)) for each in ("forward", "backward")
+    )
     taken = {pair: score for pair, score in zip(pairs_of(found), found.scores.tolist(), strict=True)}
     by_source = {i: score for (i, _), score in taken.items()}
     by_target = {j: score for (_, j), score in taken.items()}
@@ -73,7 +80,7 @@ def test_max_is_one_to_one_and_greedy(seed: int, rows: int, columns: int, kind: 
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
 def test_every_retrieval_is_sorted_and_intersect_is_in_both(seed: int, rows: int, columns: int) -> None:
     neighbours = random_neighbours(seed, rows, columns)
-    found = {retrieval: match(neighbours, "ratio", retrieval) for retrieval in RETRIEVALS}
+    found = {retrieval: match(neighbours, MineSettings(retrieval=retrieval)) for retrieval in RETRIEVALS}
     for candidates in found.values():
         keys = list(zip(-candidates.scores, candidates.source, candidates.target, strict=True))
         assert keys == sorted(keys)
@@ -83,19 +90,16 @@ def test_every_retrieval_is_sorted_and_intersect_is_in_both(seed: int, rows: int
     assert len(found["forward"]) == rows and len(found["backward"]) == columns
 
 
-def test_a_better_pair_claims_its_rows_before_the_threshold_drops_it() -> None:
-    """x0-y0 is worse than x0-y1; both are below the threshold of nothing."""
+def test_a_better_pair_claims_its_rows() -> None:
+    """Also where both are worse than nothing: x0-y0 is worse than x0-y1."""
     neighbours = Neighbours(
         forward_scores=np.array([[-0.1, -0.2]], np.float32),
         forward_ids=np.array([[1, 0]]),
         backward_scores=np.array([[-0.2], [-0.1]], np.float32),
         backward_ids=np.array([[0], [0]]),
     )
-    assert pairs_of(match(neighbours, "absolute", "max")) == []
-    assert pairs_of(match(neighbours, "absolute", "max", threshold=-1)) == [(0, 1)]
-    assert pairs_of(match(neighbours, "absolute", "max", threshold=-0.1)) == []
-    assert pairs_of(match(neighbours, "absolute", "intersect")) == [(0, 1)]
-    assert pairs_of(match(neighbours, "absolute", "intersect", threshold=0)) == []
+    assert pairs_of(match(neighbours, MineSettings(margin="absolute"))) == [(0, 1)]
+    assert pairs_of(match(neighbours, MineSettings(margin="absolute", retrieval="intersect"))) == [(0, 1)]
 
 
 def test_rows_left_out_are_in_no_pair() -> None:
@@ -104,7 +108,7 @@ def test_rows_left_out_are_in_no_pair() -> None:
     keep = np.arange(20) % 3 > 0
     neighbours = knn(x, x, 2, keep_x=keep, keep_y=keep)
     for retrieval in RETRIEVALS:
-        found = match(neighbours, "absolute", retrieval)
+        found = match(neighbours, MineSettings(margin="absolute", retrieval=retrieval))
         rows = [set(side.tolist()) for side in (found.source, found.target)]
         assert rows == [set(np.flatnonzero(keep).tolist())] * 2
         assert len(found) == 13 or retrieval == "all"
@@ -113,12 +117,7 @@ def test_rows_left_out_are_in_no_pair() -> None:
 def test_one_empty_side_gives_no_pairs() -> None:
     neighbours = knn(np.ones((3, 2), np.float32), np.ones((2, 2), np.float32), 4, keep_y=np.zeros(2, bool))
     for retrieval in RETRIEVALS:
-        assert len(match(neighbours, "ratio", retrieval)) == 0
-
-
-def test_an_unknown_retrieval_is_refused() -> None:
-    with pytest.raises(ValueError, match="none of max, intersect, forward, backward"):
-        match(random_neighbours(0, 2, 2), "ratio", "best")
+        assert len(match(neighbours, MineSettings(retrieval=retrieval))) == 0
 
 
 def everything(neighbours: Neighbours, kind: str) -> dict[tuple[int, int], tuple[float, float]]:
@@ -139,18 +138,15 @@ def everything(neighbours: Neighbours, kind: str) -> dict[tuple[int, int], tuple
     rows=st.integers(1, 30),
     columns=st.integers(1, 30),
     kind=st.sampled_from(sorted(MARGINS)),
-    threshold=st.sampled_from([None, 0.0, 0.9]),
 )
-def test_all_is_every_neighbour_once(
-    seed: int, rows: int, columns: int, kind: str, threshold: float | None
-) -> None:
+def test_all_is_every_neighbour_once(seed: int, rows: int, columns: int, kind: str) -> None:
     neighbours = random_neighbours(seed, rows, columns)
-    found = match(neighbours, kind, "all", threshold)
-    wanted = everything(neighbours, kind)
-    kept = {pair: both for pair, both in wanted.items() if threshold is None or both[0] > threshold}
-    assert len(found) == len(kept) and found.below == len(wanted) - len(kept)
+    found, wanted = (
+        match(neighbours, MineSettings(margin=kind, retrieval="all")),
+        everything(neighbours, kind),
+    )
     both = zip(found.scores.tolist(), found.cosines.tolist(), strict=True)
-    assert dict(zip(pairs_of(found), both, strict=True)) == kept
+    assert len(found) == len(wanted) and dict(zip(pairs_of(found), both, strict=True)) == wanted
 
 
 @given(
@@ -159,8 +155,7 @@ def test_all_is_every_neighbour_once(
     columns=st.integers(1, 40),
     sizes=st.tuples(*[st.integers(1, 50)] * 4),
     kind=st.sampled_from(sorted(MARGINS)),
-    retrieval=st.sampled_from(RETRIEVALS),
-    threshold=st.sampled_from([None, 0.0, 0.9]),
+    retrieval=st.sampled_from(sorted(RETRIEVALS)),
 )
 def test_blocks_do_not_show(
     seed: int,
@@ -169,18 +164,18 @@ def test_blocks_do_not_show(
     sizes: tuple[int, int, int, int],
     kind: str,
     retrieval: str,
-    threshold: float | None,
 ) -> None:
     neighbours = random_neighbours(seed, rows, columns)
-    whole = match(neighbours, kind, retrieval, threshold)
+    settings = MineSettings(margin=kind, retrieval=retrieval)
+    whole = match(neighbours, settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lists, "BLOCK_ROWS", sizes[0])
         patch.setattr(spool, "BUFFER", sizes[1] * PAIR.itemsize)
         patch.setattr(spool, "GATHERED", sizes[2])
         patch.setattr(module, "_ENTRIES", 16 * sizes[3])
-        patch.setattr(module, "COMPILED_FROM", 1)
-        blocks = match(neighbours, kind, retrieval, threshold)
-    for name in ("scores", "source", "target", "cosines", "below"):
+        patch.setattr(taking, "COMPILED_FROM", 1)
+        blocks = match(neighbours, settings)
+    for name in ("scores", "source", "target", "cosines"):
         ours, theirs = (np.asarray(getattr(pairs, name)) for pairs in (whole, blocks))
         assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
 
@@ -197,5 +192,5 @@ def test_a_long_chain_is_decided_as_one_by_one() -> None:
         backward_scores=backward[2][:, None],
         backward_ids=backward[0][:, None],
     )
-    found = match(neighbours, "absolute", "max")
+    found = match(neighbours, MineSettings(margin="absolute"))
     assert sorted(pairs_of(found)) == [(i + 1, i) for i in range(count)]

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.lists import others
 from mexma_cli.mining.margin import MARGINS, margin
-from mexma_cli.mining.match import RETRIEVALS, match
+from mexma_cli.mining.match import match
+from mexma_cli.mining.retrieval import RETRIEVALS
+from mexma_cli.settings.stages import MineSettings
 
 K = 3
 
@@ -41,7 +43,7 @@ def brute_force(x: np.ndarray, retrieval: str) -> list[tuple[float, int, int]]:
     for pair in found:
         if not taken & set(pair[1:]):
             taken |= set(pair[1:])
-            kept += [pair] if pair[0] > 0 else []
+            kept.append(pair)
     return kept
 
 
@@ -49,7 +51,7 @@ def brute_force(x: np.ndarray, retrieval: str) -> list[tuple[float, int, int]]:
 @given(rows=st.integers(2, 40), seed=st.integers(0, 1000))
 def test_pairs_are_those_of_loops_over_all_pairs(retrieval: str, rows: int, seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
-    found = match(others(knn(x, x, K + 1), K), "ratio", retrieval, one_text=True)
+    found = match(others(knn(x, x, K + 1), K), MineSettings(retrieval=retrieval), one_text=True)
     wanted = brute_force(x.astype(np.float64), retrieval)
     assert list(zip(found.source.tolist(), found.target.tolist(), strict=True)) == [p[1:] for p in wanted]
     # Where neighbourhoods have a mean near 0, a ratio magnifies the last bits of its cosines.
@@ -63,7 +65,7 @@ def test_with_many_equal_vectors_no_row_meets_itself_or_pairs_twice(kind: str, r
     near = others(knn(x, x, K + 1), K)
     assert not (near[0].at(np.arange(rows))[1] == np.arange(rows)[:, None]).any()
     for retrieval in RETRIEVALS:
-        found = match(near, kind, retrieval, one_text=True)
+        found = match(near, MineSettings(margin=kind, retrieval=retrieval), one_text=True)
         assert (found.source < found.target).all()
         pairs = list(zip(found.source.tolist(), found.target.tolist(), strict=True))
         assert len(set(pairs)) == len(pairs)

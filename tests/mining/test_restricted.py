@@ -11,6 +11,7 @@ from mexma_cli.knn.sides import SearchSide, dots
 from mexma_cli.mining import restricted as module
 from mexma_cli.mining.margin import MARGINS, Margin, margin, means
 from mexma_cli.mining.restricted import restricted_search
+from mexma_cli.settings.stages import MineSettings
 
 
 def some_vectors(seed: int, rows: int, columns: int, dim: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +45,9 @@ def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int
         patch.setattr(module, "_TILE", tile)
         patch.setattr(module, "_EXACT", exact)
         arrays = [(np.array(own), np.array(other)) for own, other in documents]
-        found = restricted_search(x, y, arrays, k, means(neighbours), kind)
+        found = restricted_search(
+            x, y, arrays, means(neighbours), MineSettings(margin=kind, k=k, retrieval="all")
+        )
     pairs = {(i, j) for own, other in documents for i in own for j in other}
     wanted = best_by_hand(pairs, x, y, neighbours, kind, k)
     assert [[j for j in row if j >= 0] for row in found.forward_ids.tolist()] == wanted
@@ -66,7 +69,8 @@ def test_a_margin_without_a_bound_loses_no_pair(monkeypatch: pytest.MonkeyPatch)
     cosines = dots(a, b, *(place.reshape(-1) for place in np.indices((120, 110)))).reshape(120, 110)
     background = means(knn(x, y, 4))
     scores = margin(cosines, background[0][:, None], background[1], wild.name)
-    found = restricted_search(x, y, [(np.arange(120), np.arange(110))], 3, background, wild.name)
+    settings = MineSettings(k=3, retrieval="all").but(margin=wild.name)
+    found = restricted_search(x, y, [(np.arange(120), np.arange(110))], background, settings)
     for ids, own in ((found.forward_ids, scores), (found.backward_ids, scores.T)):
         best = np.sort(own, axis=1)[:, :-4:-1]
         np.testing.assert_array_equal(np.take_along_axis(own, ids, 1), best)

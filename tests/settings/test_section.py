@@ -13,7 +13,7 @@ import pytest
 import mexma_cli.settings
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.mining.match import RETRIEVALS
+from mexma_cli.mining.retrieval import RETRIEVALS
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining
 from mexma_cli.settings.load import load_corpus
@@ -45,7 +45,7 @@ def test_every_option_is_explained() -> None:
 
 def test_names_are_those_of_the_registries() -> None:
     assert list(get_args(MarginName)) == list(MARGINS)
-    assert (*get_args(Retrieval), "all") == RETRIEVALS
+    assert [*get_args(Retrieval), "all"] == list(RETRIEVALS)
     assert get_args(Dtype) == ("auto", *SHORT_NAMES)
 
 

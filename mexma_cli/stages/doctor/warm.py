@@ -15,7 +15,7 @@ from mexma_cli.knn.cosines import EMPTY
 from mexma_cli.knn.exact_search import ExactSearch, SearchPlace
 from mexma_cli.knn.sides import SearchSide
 from mexma_cli.mining.candidates import Candidates
-from mexma_cli.mining.match import COMPILED_FROM, Matching
+from mexma_cli.mining.retrieval import COMPILED_FROM, OneToOne
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.settings.load import load
@@ -94,7 +94,7 @@ def _near_duplicates() -> None:
 def _match() -> None:
     rows = np.arange(COMPILED_FROM)
     pairs = Candidates(np.zeros(len(rows), np.float32), rows, rows, np.zeros(len(rows), np.float32))
-    Matching("max", (len(rows), len(rows))).taken(pairs)
+    OneToOne((len(rows), len(rows))).taken(pairs)
 
 
 def _train() -> None:

@@ -20,6 +20,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, spooled
 from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
+from mexma_cli.mining.retrieval import least_of
 from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_one_text, refuse_overwriting
@@ -272,8 +273,7 @@ def matched_of(
         with clock("documents"):
             return match_within(stores, sides, documents, settings)
     with clock("matching"):
-        how = settings.margin, settings.retrieval, settings.least
-        return Matched(match(sides, *how, one_text=stores[0] is stores[1]), near.counts)
+        return Matched(match(sides, settings, one_text=stores[0] is stores[1]), near.counts)
 
 
 class Selected(NamedTuple):
@@ -337,8 +337,10 @@ def _filtered(
 ) -> tuple[Candidates, PairTexts, Counter[str]]:
     """The pairs (best first) that pass the filters, their text, and the number of dropped pairs by reason;
     `ranks` looks up ranks and means, if they are wanted with the text."""
-    dropped = Counter({"threshold": found.below})
+    dropped = Counter(threshold=0)
     with clock("filtering"):
+        if (least := least_of(settings)) is not None:
+            found = _keep_counting(found, slice(found.count_above(least)), dropped, "threshold")
         if settings.max_score is not None:
             below = slice(found.count_above(settings.max_score), None)
             found = _keep_counting(found, below, dropped, "max-score")
@@ -396,4 +398,4 @@ def _without_copies(
             places.write(np.arange(part.start, part.stop)[good])
             yield found.take(part).take(good)
 
-    return replace(spooled(kept()), below=found.below), replace(texts, places=places.array())
+    return spooled(kept()), replace(texts, places=places.array())

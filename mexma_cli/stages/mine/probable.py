@@ -107,10 +107,10 @@ def encoder_of(paths: Sequence[Path], encoder: EncoderChoice | SentenceEncoder) 
 
 
 def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> Candidates:
-    """The most probable pairs of two stores above the threshold, best first, each row in one pair at most,
-    from the neighbours of both sides."""
+    """The most probable pairs of two stores, best first, each row in one pair at most, from the neighbours of
+    both sides."""
     classifier, known = _classifier_for(stores, sides, settings)
-    return probable(classifier, sides, known).cut("max", settings.least)
+    return probable(classifier, sides, known, settings)
 
 
 def pair_probabilities(

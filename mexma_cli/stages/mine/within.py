@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli.knn.sides import SearchSide
-from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs
+from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.lists import Lists, Sides, slices, take_part
 from mexma_cli.mining.margin import margin, mean_of
 from mexma_cli.mining.match import taken_of
 from mexma_cli.mining.restricted import bytes_to_compare, restricted_search
+from mexma_cli.mining.retrieval import candidates_of, retrieval_of
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, have_direction, rows_and_twins
 from mexma_cli.stages.mine.documents import DocumentPairs
@@ -48,7 +49,7 @@ def match_within(
     for side, store in enumerate(stores):
         lines = _by_document(sides[side], store, documents, side, table, empty[side])
         same.append(scattered(store.rows, np.int64, -1, lines))
-    k = _found(settings)
+    k = candidates_of(settings)
     most = max(1, _TOGETHER // (4 * stores[0].dim + _NEIGHBOUR * k))
     best = Table(_FOUND, "backward", "row", "-scores", "-cosines", "source", "target", together=2)
     repeated, unusable = np.zeros(2, np.int64), np.zeros(2, np.int64)
@@ -58,34 +59,32 @@ def match_within(
         repeated += np.bincount(lines["side"][again & lines["first"]], minlength=2)
         unusable += np.bincount(lines["side"][without & lines["first"]], minlength=2)
         for batch in _batches(lines[~again & ~without], most):
-            _search(stores, batch, settings, k, best)
-    every = SortedPairs()
-    for found in best.sorted():
-        places = np.arange(len(found))
-        firsts = np.maximum.accumulate(np.where(repeats(found, "backward", "row"), 0, places))
-        chosen = found[places - firsts < k]  # a row whose document is in several pairs has found more
-        every.add(Candidates(*(chosen[name] for name in PAIR.names or ())))
-    pairs = taken_of(every, settings.retrieval, (stores[0].rows, stores[1].rows))
+            _search(stores, batch, settings, best)
+    pairs = taken_of(_best_of_rows(best, k), settings, (stores[0].rows, stores[1].rows))
     counts = [
         RowCounts(store.rows, *map(int, numbers))
         for store, *numbers in zip(stores, repeated, map(np.sum, empty), unusable, strict=True)
     ]
-    return Matched(pairs.cut(settings.retrieval, settings.least), (counts[0], counts[1]), (same[0], same[1]))
+    return Matched(pairs, (counts[0], counts[1]), (same[0], same[1]))
+
+
+def _best_of_rows(found: Table, k: int) -> Iterator[Candidates]:
+    """The k best of each row: one whose document is in several pairs has found more."""
+    for pairs in found.sorted():
+        places = np.arange(len(pairs))
+        firsts = np.maximum.accumulate(np.where(repeats(pairs, "backward", "row"), 0, places))
+        chosen = pairs[places - firsts < k]
+        yield Candidates(*(chosen[name] for name in PAIR.names or ()))
 
 
 def bytes_within(rows: int, dim: int, settings: MineSettings) -> int:
     """Bytes of memory that `match_within` takes for so many rows of both sides, before its pairs are matched:
     which rows are empty, what is looked up, the lines and the pairs that are sorted, vectors and neighbours,
     and what is made of them."""
-    k = _found(settings)
+    k = candidates_of(settings)
     sorting = bytes_to_sort(rows, _LINE) + bytes_to_sort(k * rows, _FOUND)
     searching = 4 * min(_TOGETHER, (4 * dim + _NEIGHBOUR * k) * rows)
     return rows + 4 * min(GATHERED, rows) + sorting + searching + bytes_to_compare(rows)
-
-
-def _found(settings: MineSettings) -> int:
-    """How many pairs are found for a row."""
-    return settings.k if settings.retrieval == "all" else 1
 
 
 def _means(side: Lists, store: EmbeddingStore) -> np.ndarray:
@@ -138,8 +137,8 @@ def _batches(lines: np.ndarray, most: int) -> Iterator[list[Document]]:
         yield batch
 
 
-def _search(stores: StorePair, batch: list[Document], settings: MineSettings, k: int, best: Table) -> None:
-    """Put the k best pairs of each row in some documents into a table of `_FOUND`."""
+def _search(stores: StorePair, batch: list[Document], settings: MineSettings, best: Table) -> None:
+    """Put the best pairs of each row in some documents into a table of `_FOUND`."""
     rows, means, vectors, spans = [], [], [], []
     for side, store in enumerate(stores):
         reader, parts = SearchSide(store, None), [document[side] for document in batch]
@@ -154,11 +153,10 @@ def _search(stores: StorePair, batch: list[Document], settings: MineSettings, k:
         ends = np.cumsum([len(part) for part in parts]).tolist()
         spans.append([np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)])
     documents = zip(spans[0], spans[1], strict=True)
-    near = restricted_search(vectors[0], vectors[1], documents, k, (means[0], means[1]), settings.margin)
+    near = restricted_search(vectors[0], vectors[1], documents, (means[0], means[1]), settings)
     lists = (near.forward_scores, near.forward_ids), (near.backward_scores, near.backward_ids)
-    for backward, (cosines, ids) in enumerate(lists):
-        if settings.retrieval == ("forward" if backward else "backward"):
-            continue
+    for backward in retrieval_of(settings).sides:
+        cosines, ids = lists[backward]
         own, place = np.nonzero(ids >= 0)
         other, cosines = ids[own, place], cosines[own, place]
         scores = margin(cosines, means[backward][own], means[1 - backward][other], settings.margin)

@@ -48,7 +48,7 @@ def test_keeps_what_mine_would_find(stores: StorePair, tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_fewer_neighbours_are_the_first_of_more(k: int, stores: StorePair, tmp_path: Path) -> None:
     find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=4))
-    found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
+    found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours, MineSettings())
     wanted = mine(*stores, MineSettings(k=k)).candidates
     assert len(wanted) > 3
     assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)

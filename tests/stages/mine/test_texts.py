@@ -10,6 +10,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import margin, means
 from mexma_cli.mining.match import match
+from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.mine import texts
 from mexma_cli.stages.mine.texts import JoinedSide, KeptTexts, Ranks, ranks_in
 from tests.full_disk import full_temporary_disk
@@ -62,7 +63,7 @@ def test_ranks_are_from_one_and_means_are_of_both_sides() -> None:
     rng = np.random.default_rng(3)
     x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (12, 9))
     neighbours = knn(x, y, 3)
-    found = match(neighbours, "ratio", "all")
+    found = match(neighbours, MineSettings(retrieval="all"))
     forward, backward = means(neighbours)
     lists = sides_of(neighbours)
     source_rank, source_mean = ranks_in(lists[0])(found.source, found.target)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import lists, restricted
+from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import margin, means
+from mexma_cli.mining.retrieval import RETRIEVALS
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
@@ -21,7 +24,6 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store, mine
 
 ROWS, DIM, K = 90, 6, 4
-RETRIEVALS = ["max", "intersect", "forward", "backward", "all"]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +150,9 @@ def test_memory_stays_below_its_estimate(
     settings = MineSettings(retrieval=retrieval, k=k)
     peaks: list[int] = []
 
-    def stopped(*_: object) -> None:
+    def stopped(candidates: Iterator[Candidates], *_: object) -> None:
+        for _ in candidates:
+            pass
         peaks.append(tracemalloc.get_traced_memory()[1])
         raise KeyboardInterrupt
 
