@@ -491,6 +491,21 @@ def test_pairs_are_not_written_over_the_inputs(aligned: Path, monkeypatch: pytes
     assert [text.read_bytes() for text in texts] == before
 
 
+def test_results_come_from_other_processes(aligned: Path) -> None:
+    """Pickled, and again: with their temporary files."""
+    texts = aligned / "spa.txt", aligned / "eng.txt"
+    stores = [mexma_cli.embed(text, text.with_suffix(".emb"), lang=text.stem) for text in texts]
+    mined = mexma_cli.mine(*texts, threshold="auto", margin="ratio", with_ids=True), mexma_cli.mine(*texts)
+    for found in (*mined, mexma_cli.align(*texts)):
+        other = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(found))))
+        for name, result in (("one", found), ("other", other)):
+            result.write(aligned / f"{name}.jsonl")
+        assert (aligned / "one.jsonl").read_bytes() == (aligned / "other.jsonl").read_bytes() != b""
+        assert list(other)[1:3] == list(found)[1:3] and repr(other) == repr(found)
+    for found in (*stores, mexma_cli.knn(*stores), mexma_cli.score(*texts, probability=True)):
+        assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
+
+
 def test_errors_of_writing_name_keywords(folder: Path, tmp_path: Path) -> None:
     store, text = folder / "spa.emb", folder / "examples/spa-eng/eng.txt"
     mined, aligned = mexma_cli.mine(store, text, top=2), mexma_cli.align(store, text)

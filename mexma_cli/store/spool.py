@@ -34,7 +34,25 @@ def slices_of(count: int, at_once: int) -> Iterator[slice]:
         yield slice(start, min(start + at_once, count))
 
 
-class Spool:
+class _Temporary:
+    """What has a temporary file, `_file`: a pickled copy has one of its own, with the same bytes."""
+
+    _file: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._file.seek(0)
+        return self.__dict__ | {"_file": self._file.read()}  # and the next bytes are written behind these
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        held = state.pop("_file")
+        self.__dict__ = state
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+        with temporary_space():
+            self._file.write(held)
+            self._file.flush()
+
+
+class Spool(_Temporary):
     """A flat array, perhaps structured, in a temporary file, which is appended to and read back. A full disk
     is a message; that of a given `folder` is an OSError."""
 
@@ -63,7 +81,7 @@ class Spool:
         return np.memmap(self._file, self._dtype, "r", shape=(self.rows,))
 
 
-class TextSpool:
+class TextSpool(_Temporary):
     """Strings, one behind the other in a temporary file. A full disk is a message."""
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import spool
-from mexma_cli.store.spool import Table, distinct, gathered, repeats, scattered
+from mexma_cli.store.spool import Spool, Table, TextSpool, distinct, gathered, repeats, scattered
 from tests.full_disk import full_temporary_disk
 
 _SMALL = st.integers(1, 9)
@@ -76,3 +77,19 @@ def test_a_full_temporary_disk_is_a_message() -> None:
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
         table = Table(RECORD, "row")
         table.append(score=1, row=np.zeros(1 << 20), number=0)
+
+
+def test_a_pickled_copy_has_a_file_of_its_own() -> None:
+    """Both are appended to behind the same bytes."""
+    numbers, texts = Spool("<i4"), TextSpool()
+    copies = pickle.loads(pickle.dumps((numbers, texts)))
+    for spool_, value in ((numbers, 1), (copies[0], 2), (numbers, 3)):
+        spool_.write(np.array([value]))
+    numbers, other = pickle.loads(pickle.dumps((numbers, copies[0])))
+    numbers.write(np.array([4]))
+    assert [one.read(0, one.rows).tolist() for one in (numbers, other)] == [[1, 3, 4], [2]]
+    texts.write(["é"])
+    more = pickle.loads(pickle.dumps(texts))
+    texts.write(["x"]), more.write(["yz"])
+    ends = np.array([2, 3])
+    assert [one.read(ends, np.array([2, 1])) for one in (texts, more)] == [["é", "x"], ["é", "y"]]

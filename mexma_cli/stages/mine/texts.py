@@ -119,7 +119,6 @@ class JoinedSide:
     def __init__(
         self, rows: np.ndarray, others: np.ndarray, sentences: Iterator[str], look_up: LookUp | None = None
     ) -> None:
-        self._look_up = look_up
         self._step = max(_PLACES, -(-len(rows) // _BUCKETS))
         buckets = -(-len(rows) // self._step)
         self._records = [Spool(_RECORD) for _ in range(buckets)]
@@ -133,7 +132,7 @@ class JoinedSide:
         starts = range(0, last + 1, _LINES)
         chosen = table.below(start + _LINES for start in starts)
         for start, some in zip(starts, chosen, strict=True):
-            self._write(some, list(islice(sentences, _LINES)), start)
+            self._write(some, list(islice(sentences, _LINES)), start, look_up)
 
     def take(self, places: np.ndarray) -> SideTexts:
         """One side of the pairs at some places, int64 [n]; quick where they are in order."""
@@ -159,14 +158,14 @@ class JoinedSide:
             self._open = number, records[order], np.cumsum(records["size"], dtype=np.int64)[order]
         return self._open[1:]
 
-    def _write(self, chosen: np.ndarray, lines: list[str], first: int) -> None:
+    def _write(self, chosen: np.ndarray, lines: list[str], first: int, look_up: LookUp | None) -> None:
         """Put what is known of some rows into the buckets of their pairs."""
         if not len(chosen):
             return
         records = np.zeros(len(chosen), _RECORD)
         records["place"] = chosen["place"]
-        if self._look_up is not None:
-            records["rank"], records["mean"] = self._look_up(chosen["row"], chosen["other"])
+        if look_up is not None:
+            records["rank"], records["mean"] = look_up(chosen["row"], chosen["other"])
         numbers = chosen["place"] // self._step
         order = np.argsort(numbers, kind="stable")
         records, rows = records[order], (chosen["row"][order] - first).tolist()
