@@ -537,7 +537,7 @@ def test_mine_finds_and_tells_what_the_command_does(tmp_path: Path, caplog: pyte
     store = mexma_cli.embed(text, tmp_path / "a.emb").path
     write(text, *lines[:3], "It rains.")
     said = f"{text} and {docs[0]} have changed since {store} was made: embed again"
-    copies = "copies, and no translations, among the best 4 pairs: 4;"
+    copies = "copies, and no translations, among the best 4 pairs: 4"
     found = mexma_cli.mine(store, other, within=docs, threshold=1.0)
     found.write(tmp_path / "pairs.tsv")
     assert said in caplog.messages and f"{copies}; drop_copies=True drops them" in caplog.messages
