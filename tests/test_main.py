@@ -419,6 +419,20 @@ def test_a_signal_that_comes_where_python_forgets_errors_ends_it(name: str, code
     assert (done.returncode, done.stderr.strip()) == (code, said)
 
 
+@pytest.mark.parametrize("heard", ["default_int_handler", "SIG_IGN"])
+def test_ctrl_c_while_python_imports_gives_no_traceback(heard: str, tmp_path: Path) -> None:
+    """As long as nothing is imported that could tell of it; one that is ignored stays so."""
+    write(tmp_path / "click.py", "import signal", "signal.raise_signal(signal.SIGINT)", "raise SystemExit(3)")
+    script = (
+        "import runpy, signal\n"
+        f"signal.signal(signal.SIGINT, signal.{heard})\n"
+        "runpy.run_module('mexma_cli', run_name='__main__')\n"
+    )
+    where = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", script], env=where, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (3 if heard == "SIG_IGN" else -signal.SIGINT, "")
+
+
 def test_too_little_memory_is_a_message(run_boom: Boom) -> None:
     said = "error: not enough memory: Unable to allocate 1.00 EiB for an array"
     fails(run_boom(lambda: np.zeros(1 << 57)), 1, said, "\nhint: end other programs")
