@@ -36,6 +36,7 @@ test: $(VENV)/.stamp-dev
 	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 docs: $(VENV)/.stamp-plot
+	$(BIN)/python docs/make_keywords.py > docs/keywords.tmp && mv docs/keywords.tmp mexma_cli/settings/keywords.py
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md
 	$(BIN)/python docs/make_recipes.py > docs/recipes.md.tmp && mv docs/recipes.md.tmp docs/recipes.md
 	$(BIN)/python docs/make_api.py > docs/api.md.tmp && mv docs/api.md.tmp docs/api.md

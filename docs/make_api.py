@@ -9,9 +9,10 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import mexma_cli
+from mexma_cli.settings import keywords
 
 HEADER = """\
 # Python
@@ -44,8 +45,8 @@ def signature(found: Any, name: str) -> str:
     return textwrap.fill(f"{name}{shown} -> {returned}", 88, subsequent_indent="    ")
 
 
-def body(docstring: str) -> Iterator[str]:
-    """A docstring of Google's style as Markdown."""
+def body(docstring: str, keywords: str = "") -> Iterator[str]:
+    """A docstring of Google's style as Markdown; `keywords` are those that `settings` stands for."""
     section, example = "", []
     for line in [*docstring.splitlines(), ""]:
         if example or line.startswith(">>> "):
@@ -63,7 +64,8 @@ def body(docstring: str) -> Iterator[str]:
         elif (section in LEFT_OUT and line.startswith(" ")) or (entry and entry[1] == "on_progress"):
             continue
         elif entry and section != "Returns":
-            yield f"- `{entry[1]}`: {entry[2]}"
+            names = f": {keywords}." if entry[1] == "settings" else ""
+            yield f"- `{entry[1]}`: {entry[2].removesuffix('.') if names else entry[2]}{names}"
         else:
             if line and not line.startswith(" "):
                 section = ""
@@ -77,7 +79,9 @@ def render() -> str:
         parts.append(f"## {name}\n")
         if not inspect.isclass(found):
             parts.append(f"```python\n{signature(found, name)}\n```\n")
-        parts.append("\n".join(body(inspect.getdoc(found) or "")))
+        taken = re.findall(r"Unpack\[(\w+)\]", str(getattr(found, "__annotations__", {}).get("settings")))
+        named = [f"`{name}`" for one in taken for name in get_type_hints(getattr(keywords, one))]
+        parts.append("\n".join(body(inspect.getdoc(found) or "", ", ".join(named))))
         for method in METHODS.get(name, []):
             member = getattr(found, method)
             parts.append(f"### {name}.{method}\n\n```python\n{signature(member, method)}\n```\n")

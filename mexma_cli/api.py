@@ -85,7 +85,7 @@ def split(
         encoding: Of texts that are neither UTF-8 nor UTF-16, such as windows-1252.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
         on_progress: Called with bytes of text done and about how many there are, 0 if nobody knows.
-        settings: The options of `mexma split`, and the rules (`on`, `off`).
+        settings: Options of `mexma split`.
 
     Returns:
         How much was read, repaired, kept, and dropped for which reason.
@@ -179,7 +179,7 @@ def embed(
         append: Make the store that is there longer.
         overwrite: Make the store anew.
         on_progress: Called with lines done and lines in all.
-        settings: The options `clean`, `no_normalise` and `store_dtype` of `mexma embed`.
+        settings: Options of `mexma embed`.
 
     Returns:
         The store, open.
@@ -265,8 +265,7 @@ def mine(
         languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         with_ids: Look up ranks and neighbourhood means of the pairs.
         on_progress: Called with tiles of the search done and tiles in all.
-        settings: `score`, `margin`, `k`, `classifier`, `retrieval`, `threshold`, `precision`, `max_score`,
-            `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
+        settings: Options of `mexma mine`.
 
     Returns:
         A sequence of the pairs, with their scores, lines and sentences. It has the counts of what was left
@@ -331,7 +330,7 @@ def align(
             dropped, unless `min_aligned` is given.
         languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         on_progress: Called with sentences done and sentences in all, by each step of the work.
-        settings: `max_size`, `threshold`, `min_aligned`, `chunks` and `keep`, as the options of those names.
+        settings: Options of `mexma align`.
 
     Returns:
         An iterable of the alignments in the order of the documents, with their scores, documents, lines and
@@ -393,8 +392,7 @@ def score(
         explain: With `output`: write the probability, too, and why a pair may be no translation.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         output: A file for the lines with their scores, which `filter` reads: .tsv, .csv or .jsonl.
-        settings: `margin` (`ratio`, `distance` or `absolute`), `k`, the size of a neighbourhood in
-            sentences, and `classifier` and `plugin`, files.
+        settings: Options of `mexma score`.
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.
@@ -461,7 +459,7 @@ def search(
         top: Sentences for each query. Default: 5; with `queries` 1.
         docs: File with the document id of every line of the target.
         encoder: As for `mine`. A loaded one makes many calls quick.
-        settings: With `queries`: `margin` and `k`.
+        settings: With `queries`: options of `mexma search`.
 
     Returns:
         For each query the best first: `score`, `source` (the query), `target`, `rank`, `line` (from 1),
@@ -562,7 +560,7 @@ def filter(
         rejects: File for what is dropped: reason, number of the pair, the pair.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
         on_progress: Called with the pairs read.
-        settings: The rules, as the options `on`, `off`, `lid` and `lid_model`.
+        settings: Options of `mexma filter`.
 
     Returns:
         Pairs read and kept, those dropped by rule, and what is left out of the file by reason.
@@ -666,7 +664,7 @@ def evaluate(
             all.
         target: Language that is searched for the translations.
         split: Of FLORES-200: devtest or dev.
-        settings: `margin` and `k`, as the options of those names.
+        settings: Options of `mexma eval xsim`.
 
     Returns:
         `scores`, the mean error in percent (`xsim`), and `rows`, the error of each language. Where the target

@@ -9,31 +9,17 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pydantic import BeforeValidator
 
 import mexma_cli
 from mexma_cli.arguments import types_of
 from mexma_cli.formats.bitext import open_pairs
 from mexma_cli.main import cli
-from mexma_cli.settings import keywords
-from mexma_cli.settings.section import Section, alternatives_of, naming_keywords
-from mexma_cli.settings.stages import (
-    AlignSettings,
-    EmbedSettings,
-    JudgingSettings,
-    MineSettings,
-    RuleSettings,
-    ScoreSettings,
-    SplitSettings,
-    bytes_of,
-)
+from mexma_cli.settings.section import naming_keywords
 from tests.command import ok, run, write
 from tests.examples import demo_pairs
 
@@ -87,41 +73,6 @@ def test_examples_run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         if test.examples
     )
     assert doctest.DocTestRunner().run(found).failed == 0
-
-
-@pytest.mark.parametrize(
-    ("model", "named"),
-    [
-        (ScoreSettings, keywords.ScoreKeywords),
-        (JudgingSettings, keywords.JudgingKeywords),
-        (MineSettings, keywords.MineKeywords),
-        (AlignSettings, keywords.AlignKeywords),
-        (RuleSettings, keywords.RuleKeywords),
-        (SplitSettings, keywords.SplitKeywords),
-        (EmbedSettings, keywords.EmbedKeywords),
-    ],
-)
-def test_keywords_are_the_settings(model: type[Section], named: type) -> None:
-    taken, fields = get_type_hints(named), get_type_hints(model, include_extras=True)
-    assert {name: accepted(type_) for name, type_ in taken.items()} == {
-        name: accepted(fields[name]) for name in model.model_fields
-    }
-
-
-def accepted(type_: Any) -> set[Any]:
-    """The types and texts that a keyword takes for a field of this type: paths and sizes as text, too, and
-    lists in place of tuples."""
-    if get_origin(type_) is Annotated:
-        inner, *about = get_args(type_)
-        sizes = {str} if BeforeValidator(bytes_of) in about else set()
-        return accepted(inner) | sizes
-    if get_origin(type_) is tuple:
-        return {Sequence[get_args(type_)[0]]}
-    if get_origin(type_) is Literal:
-        return set(get_args(type_))
-    if len(parts := alternatives_of(type_)) > 1:
-        return set[Any]().union(*map(accepted, parts))
-    return {type_, str} if type_ is Path else {type_}
 
 
 def notebook() -> str:

@@ -89,6 +89,19 @@ def test_recipes_page_is_current() -> None:
     assert [key for key, explained in rows if not explained] == [], "a string below its field says what it is"
 
 
+def test_keywords_are_those_of_the_settings() -> None:
+    file = (PACKAGE / "settings/keywords.py").read_text(encoding="utf-8")
+    assert file == load_script("make_keywords").render(), "run `make docs`"
+    for written in (
+        "k: int",
+        "memory: int | str | None",
+        "on: Sequence[str]",
+        "classifier: str | Path | None",
+    ):
+        assert f"    {written}\n" in file
+    assert '    threshold: float | Literal["auto"] | None\n' in file
+
+
 def test_api_page_is_current() -> None:
     assert (ROOT / "docs/api.md").read_text(encoding="utf-8") == load_script("make_api").render(), (
         "run `make docs`"

@@ -1,6 +1,6 @@
 """The settings that functions of the public API take as keywords, for editors and type checkers.
 
-They are the fields of the models beside this file, which explain them; a test compares the two.
+Made by `make docs` from the models beside this file, which explain them; do not edit it here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from mexma_cli.settings.stages import IdentifierName, Kind, MarginName, Retrieval, StoreType
-
 
 class ScoreKeywords(TypedDict, total=False):
     """Keywords of `evaluate` and `search`."""
 
-    margin: MarginName
+    margin: Literal["ratio", "distance", "absolute"]
     k: int
 
 
@@ -29,16 +27,16 @@ class JudgingKeywords(ScoreKeywords, total=False):
 class MineKeywords(JudgingKeywords, total=False):
     """Keywords of `mine`."""
 
+    index: str
+    recall: float
+    memory: int | str | None
     score: Literal["margin", "probability"] | None
-    retrieval: Retrieval | Literal["all"]
+    retrieval: Literal["max", "intersect", "forward", "backward"] | Literal["all"]
     threshold: float | Literal["auto"] | None
     precision: float | None
     max_score: float | None
     drop_copies: bool
     top: int | None
-    index: str
-    recall: float
-    memory: int | str | None
 
 
 class AlignKeywords(TypedDict, total=False):
@@ -56,7 +54,7 @@ class RuleKeywords(TypedDict, total=False):
 
     on: Sequence[str]
     off: Sequence[str]
-    lid: IdentifierName
+    lid: Literal["py3langid", "heliport", "none"]
     lid_model: str | Path | None
 
 
@@ -64,7 +62,7 @@ class SplitKeywords(RuleKeywords, total=False):
     """Keywords of `split`."""
 
     document: Literal["line", "blank", "file"]
-    format: Kind | None
+    format: Literal["text", "jsonl", "tmx", "html", "warc"] | None
     text_field: str
     id_field: str
     error_pages: bool
@@ -78,4 +76,4 @@ class EmbedKeywords(TypedDict, total=False):
 
     clean: bool
     no_normalise: bool
-    store_dtype: StoreType
+    store_dtype: Literal["float16", "float32", "int8"]
