@@ -1,5 +1,5 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
-# make test    set up .venv, lint, type check, tests                  (four to seven minutes on 2 quiet cores, by processor)
+# make test    set up .venv, lint, type check, tests                  (about five minutes on 2 quiet cores)
 # make docs    write docs/cli.md, docs/recipes.md, docs/api.md, the pictures, the table of evaluations, and what sessions print
 # make site    build the documentation as a site that needs no network: build/site/index.html
 # make release-check   build wheel and sdist, and try the wheel on every Python that is here  (minutes each)
@@ -25,7 +25,7 @@ help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
 demo: $(VENV)/.stamp-plot
-	@PATH="$(CURDIR)/$(BIN):$$PATH" mexma demo runs/demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" mexma demo
 
 test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.stamp-dev
@@ -52,7 +52,7 @@ release-check:
 	@bash tests/release.sh
 
 clean:
-	rm -rf build/site runs/demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf build/site mexma-demo .pytest_cache .ruff_cache .hypothesis
 
 # One environment for both: .stamp-* say what is in it; pyproject.toml newer than a stamp installs again.
 $(BIN)/python:

@@ -261,4 +261,4 @@ def installed_by(extra: str) -> str:
     except metadata.PackageNotFoundError:  # run from a checkout, without being installed
         lines = []
     wanted = [line.partition(";")[0].strip() for line in lines if line.endswith(f"extra == '{extra}'")]
-    return "pip install " + " ".join(map(shlex.quote, wanted or [f"mexma-cli[{extra}]"]))
+    return "pip install " + " ".join(map(shlex.quote, wanted or [f".[{extra}]"]))

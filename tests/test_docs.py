@@ -325,6 +325,13 @@ def test_every_extra_is_explained() -> None:
     assert [name for name in extras if f"`{name}`" not in text] == []
 
 
+def test_extras_are_installed_in_one_way() -> None:
+    """That of a checkout; the page on installing says what it is elsewhere."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    by_name = [page.name for page in pages if "mexma-cli[" in page.read_text(encoding="utf-8")]
+    assert by_name == ["install.md"]
+
+
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(?:console|bash|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 WHY = re.compile(r"session|ids|not run: .+|run by (.+)")
 

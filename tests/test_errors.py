@@ -6,12 +6,22 @@ import errno
 import io
 import json
 import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
-from mexma_cli.errors import MexmaError, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of, visible
+from mexma_cli.errors import (
+    MexmaError,
+    as_ours,
+    in_a_line,
+    installed_by,
+    is_defect,
+    is_out_of_memory,
+    lines_of,
+    visible,
+)
 from mexma_cli.files import checksum_file, read_json
 from mexma_cli.text import writing
 
@@ -146,3 +156,14 @@ def test_both_names_in_a_long_message_stay_recognisable() -> None:
     (line,) = lines_of(MexmaError(f"{one} and {other} have vectors of different encoders"))
     assert len(line) == 299 and line.endswith("/eng.emb have vectors of different encoders")
     assert "/runs/aaa" in line and "aaa/fra.emb and /runs/bbb" in line
+
+
+def test_an_extra_is_installed_from_the_checkout_where_nothing_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    assert installed_by("plot").startswith("pip install 'matplotlib>=")
+    monkeypatch.setattr(metadata, "requires", unknown)
+    assert installed_by("plot") == "pip install '.[plot]'"

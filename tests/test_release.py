@@ -9,6 +9,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
+
+from mexma_cli import __version__
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,3 +56,11 @@ def test_the_package_says_that_it_is_typed(bundled: list[str]) -> None:
 def test_the_source_distribution_has_what_a_wheel_is_made_of() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert set(build["sdist"]["only-include"]) >= {"mexma_cli", *build["wheel"]["force-include"]}
+
+
+def test_the_citation_has_the_version_and_the_date_of_the_changelog() -> None:
+    """And no date before the release."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    newest = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert newest is not None and newest[1] == __version__
+    assert newest.groups() == (cited["version"], str(cited.get("date-released", "unreleased")))

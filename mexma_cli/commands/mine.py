@@ -60,7 +60,8 @@ log = logging.getLogger(__name__)
 )
 @path_option(
     "--thresholds",
-    help="Take the threshold from this file, which `mexma tune --save-threshold` or `mexma run` wrote.",
+    help="Take the threshold (--threshold auto) from this file, which `mexma tune --save-threshold` or "
+    "`mexma run` wrote.",
     add=selection_option,
 )
 @document_options
@@ -119,7 +120,9 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)
-    named = {"threshold", "precision"} & settings.model_fields_set
+    if thresholds is not None and settings.threshold == "auto":
+        settings = settings.but(threshold=None)  # `tune --save-threshold` has found it
+    named = [value for value in (settings.threshold, settings.precision) if value is not None]
     if len(named) + (thresholds is not None) > 1:
         raise click.UsageError("--threshold, --precision and --thresholds: give one of them.")
     if all_candidates and is_typed("retrieval"):

@@ -138,8 +138,8 @@ class CorpusRecipe(Section):
     run: str
     """Folder of all results, from the current folder."""
     root: str = "."
-    """Folder or URL that input paths start from; a relative one is looked for beside the recipe, then in the
-    current folder."""
+    """Folder or URL that input paths start from. If relative, each input is looked for beside the recipe,
+    then in the current folder."""
     encoder: RunEncoder = Field(default_factory=RunEncoder)
     """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)

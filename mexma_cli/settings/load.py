@@ -83,15 +83,22 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusRecipe:
     """Read a recipe of `kind: corpus`; arguments and errors are those of `load`.
 
-    A relative `root` starts from the folder of the recipe's file, if the first input is there, else from the
-    current folder.
+    With a relative `root`, each input is looked for in the folder of the recipe's file, then in the current
+    folder.
     """
     recipe = _of_kind(CorpusRecipe, source, _load(source, overrides))
-    folder, first = find(str(source)).parent, next(iter(recipe.languages.values())).input[0]
-    relative = not recipe.root.startswith(("/", "~")) and "://" not in recipe.root + first
-    if relative and folder != Path() and glob.glob(str(folder / recipe.root / first)):
-        return recipe.but(root=str(folder / recipe.root))
-    return recipe
+    folder = find(str(source)).parent
+    if recipe.root.startswith(("/", "~")) or "://" in recipe.root:
+        return recipe
+
+    def placed(pattern: str) -> str:
+        beside = str(folder / recipe.root / pattern)
+        if "://" in pattern:
+            return pattern
+        return beside if glob.glob(beside, recursive=True) else str(Path(recipe.root) / pattern)
+
+    texts = {code: text.but(input=tuple(map(placed, text.input))) for code, text in recipe.languages.items()}
+    return recipe.but(root=".", languages=texts)
 
 
 def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:

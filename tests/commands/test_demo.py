@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mexma_cli.commands.demo import shipped_texts
+from mexma_cli.commands.demo import command, shipped_texts
 from tests.command import fails, ok, run
 
 
@@ -44,3 +44,12 @@ def test_a_folder_of_the_users_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("my own\n")
     fails(run("demo", tmp_path), 1, f"holds {name}, not of the demo")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["my own\n"]
+
+
+def test_make_demo_and_the_command_write_into_one_folder_which_git_ignores() -> None:
+    make, ignored = (
+        Path(__file__, "../../..", name).resolve().read_text() for name in ("Makefile", ".gitignore")
+    )
+    folder = command.params[0].default
+    assert "mexma demo\n" in make and f" {folder} " in make.partition("\nclean:\n")[2].partition("\n\n")[0]
+    assert f"/{folder}/" in ignored.splitlines()

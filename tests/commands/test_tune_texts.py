@@ -128,7 +128,12 @@ def test_score_is_the_option_of_mine(score: str, text: Path, tmp_path: Path) -> 
     (one,) = json.loads(kept.read_text())
     assert (one["score"], one["threshold"]) == (score, found["threshold"])
     assert (found["threshold"] > 1) == (score == "margin")
-    assert len(ok(run("mine", *how, "--thresholds", kept)).stdout.splitlines()) == found["pairs"]
+    mined = ok(run("mine", *how, "--thresholds", kept))
+    assert len(mined.stdout.splitlines()) == found["pairs"]
+    with_auto = ok(run("mine", *how, "--threshold", "auto", "--thresholds", kept))
+    assert with_auto.stdout == mined.stdout and f"threshold {one['threshold']}, from" in with_auto.stderr
+    both = "--threshold, --precision and --thresholds: give one of them"
+    fails(run("mine", *how, "--threshold", "0.5", "--thresholds", kept), 2, both)
 
 
 class TestLabels:

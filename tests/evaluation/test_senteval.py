@@ -22,7 +22,7 @@ from mexma_cli.evaluation.senteval import (
 )
 from tests.evaluation.given import put
 
-pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="pip install 'mexma-cli[eval]'")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="pip install '.[eval]'")
 
 
 def part(rows: int, seed: int, classes: int = 2) -> Features:

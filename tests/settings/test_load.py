@@ -408,21 +408,29 @@ def test_the_other_choice_is_one_commented_key_away(key: str, tmp_path: Path) ->
         assert load(path) != load("81langs")
 
 
-@pytest.mark.parametrize(
-    ("there", "root"), [(["own/texts/fra.txt", "texts/fra.txt"], "own/texts"), (["texts/fra.txt"], "texts")]
-)
-def test_texts_are_looked_for_beside_the_recipe_first(
-    there: list[str], root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_text_is_looked_for_beside_the_recipe_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each for itself: what is found of one says nothing about the next."""
     monkeypatch.chdir(tmp_path)
     raw = (
-        "kind: corpus\nname: a\nrun: runs/a\nroot: texts\nlanguages: {fra: {input: fra*}, eng: {input: e}}\n"
+        "kind: corpus\nname: a\nrun: runs/a\nroot: texts\nlanguages: {fra: {input: [fra*, here.txt]}, eng: "
+        f"{{input: [here.txt, both.txt]}}, deu: {{input: [none, {tmp_path}/x, s3://b/c]}}}}\n"
     )
-    for name in [*there, "own/recipe.yaml"]:
+    for name in ("own/texts/fra.txt", "own/texts/both.txt", "texts/both.txt", "texts/here.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(raw)
+        Path(name).touch()
+    Path("own/recipe.yaml").write_text(raw)
     recipe = load_corpus("own/recipe.yaml")
-    assert (recipe.root, recipe.run) == (root, "runs/a")
+    assert (recipe.root, recipe.run) == (".", "runs/a")
+    assert {code[:3]: text.input for code, text in recipe.languages.items()} == {
+        "fra": ("own/texts/fra*", "texts/here.txt"),
+        "eng": ("texts/here.txt", "own/texts/both.txt"),
+        "deu": ("texts/none", f"{tmp_path}/x", "s3://b/c"),
+    }
+    for root in (f"{tmp_path}/texts", "s3://b"):
+        recipe = load_corpus("own/recipe.yaml", [f"root={root}"])
+        assert recipe.root == root and recipe.languages["fra_Latn"].input == ("fra*", "here.txt")
 
 
 def said(override: str, recipe: str | Path = SMALL) -> MexmaError:
