@@ -83,6 +83,8 @@ def run_corpus(
             progress = scheduler.run(begin)
         finally:
             workers.stop()
+        if chosen.everything and not progress.failed:
+            folder.remove_others(progress.units.keys())
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         if progress.goals:
             _tell_pairs(folder, recipe, progress)

@@ -281,6 +281,26 @@ class RunFolder:
                 if name.startswith(f"{BITEXT}/") and (self.path / name).is_file():
                     yield name
 
+    def remove_others(self, units: Set[str]) -> None:
+        """Remove what other units have made of the languages and language pairs of these, which are all of a
+        run, such as tiles that were cut otherwise: no results, and no file that is not as it was made."""
+        for room in sorted({name.partition("/")[0] for name in units}):
+            records = dict(self._records(room))
+            needed = {file for name in records.keys() & units for file in records[name].files}
+            for name in sorted(records.keys() - units):
+                record, folders = records[name], [self.path / records[name].output]
+                if record.output.startswith(f"{BITEXT}/"):
+                    continue
+                for file, checksum in record.files.items():
+                    if file not in needed and self._is(file, checksum):
+                        remove(self.path / file)
+                        folders.append((self.path / file).parent)
+                for folder in sorted({*folders, folders[0].parent}, reverse=True):
+                    with suppress(OSError):
+                        folder.rmdir()
+                for ending in (".todo.json", ".ended.json", ".json"):
+                    remove(self.path / UNITS / f"{name}{ending}")
+
     def checksum(self, unit: str) -> str:
         """Checksum of the output's content of a unit that is done."""
         record = self.record(unit)

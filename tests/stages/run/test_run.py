@@ -99,6 +99,26 @@ def test_the_same_pairs_in_other_units(finished: CorpusRecipe, tmp_path: Path, t
     assert pairs[0] == pairs[1] and len(pairs[0]) == len(PAIRS)
 
 
+def test_what_is_no_unit_any_more_is_removed_as_it_was_made(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    """And nothing else: files of the user, one that was changed, results, and other language pairs."""
+    root, run = Path(copy.root), Path(copy.run)
+    before, tiles = files(copy), "fra_Latn-eng_Latn/tiles"
+    assert len([name for name in before if name.startswith(tiles)]) == 9
+    mine = {f"{tiles}/00002-00001.npy": b"changed", f"{tiles}/notes.txt": b"mine"}
+    for name, content in mine.items():
+        (run / name).write_bytes(content)
+    units, pairs = {"lines": 100, "tile": 100}, [["fra", "eng"], ["fra", "deu"]]
+    done(corpus(root, tiny_encoder, units=units), chosen=Selection(pairs=(("fra_Latn", "eng_Latn"),)))
+    assert f"{tiles}/00002-00002.npy" in files(copy), "a part of the pairs has a part of the units"
+    done(corpus(root, tiny_encoder, units=units, pairs=pairs))
+    fresh = corpus(root, tiny_encoder, units=units, pairs=pairs, run=str(root / "fresh"))
+    done(fresh)
+    left = {name: held for name, held in before.items() if "deu_Latn-eng_Latn" in name}
+    found, wanted = files(copy), files(fresh) | left | mine
+    assert found.keys() == wanted.keys()
+    assert {name: found[name] for name in mine} == mine
+
+
 def test_only_what_is_not_up_to_date_is_done(copy: CorpusRecipe, tiny_encoder: Path) -> None:
     root = Path(copy.root)
     assert done(copy)[1].did == []  # the texts are the same, though elsewhere
