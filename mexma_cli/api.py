@@ -270,7 +270,7 @@ def mine(
     Returns:
         A sequence of the pairs, with their scores, lines and sentences. It has the counts of what was left
         out; `write`, for a file in any format; and with `precision`, or the threshold `auto` (the best
-        estimated F1), `estimated.cut`: the `threshold`, and the `precision` and `count` of the pairs above
+        estimated F1), `estimated.best`: the `threshold`, and the `precision` and `count` of the pairs above
         it.
 
     Raises:
@@ -284,8 +284,8 @@ def mine(
     1.000 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     1.000 Hay muchos gatos neg… = There are many black…
     >>> texts = "examples/spa-eng/spa.txt", "examples/spa-eng/eng.txt"
-    >>> cut = mine(*texts, encoder="mini", precision=0.95).estimated.cut
-    >>> cut.count, round(cut.precision, 2)
+    >>> best = mine(*texts, encoder="mini", precision=0.95).estimated.best
+    >>> best.count, round(best.precision, 2)
     (652, 0.95)
     """
     from mexma_cli.settings.stages import MineSettings
@@ -505,7 +505,7 @@ def tune(
 ) -> Tuned:
     """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
 
-    Without gold pairs, `mine(..., threshold="auto").estimated.cut` is the threshold.
+    Without gold pairs, `mine(..., threshold="auto").estimated.best` is the threshold.
 
     Args:
         candidates: TSV or JSONL of `mexma mine`.

@@ -9,7 +9,9 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,6 +132,43 @@ def test_pairs_are_written_in_the_format_of_the_name(folder: Path, tmp_path: Pat
     assert [mined[0], mined[-1]] == mined[:] == list(mined) and mined[2:] == []
     with pytest.raises(IndexError):
         mined[2]
+
+
+def of_results(found: Any) -> Iterator[Any]:
+    """A result, and the results that it has in its fields."""
+    yield found
+    fields = getattr(found, "_fields", None) or getattr(found, "__dataclass_fields__", ())
+    for value in (getattr(found, name) for name in fields):
+        if type(value).__module__.startswith("mexma_cli."):
+            yield from of_results(value)
+
+
+def test_results_are_shown_on_a_short_line(aligned: Path, tmp_path: Path) -> None:
+    """Of all public functions but those that return paths, numbers or the sentences of a search."""
+    texts, gold = (aligned / "spa.txt", aligned / "eng.txt"), tmp_path / "gold.tsv"
+    mined, vectors = mexma_cli.mine(*texts, precision=0.9), np.eye(300)
+    mined.write(tmp_path / "pairs.tsv")
+    gold.write_text("\n".join(demo_pairs(20)) + "\n", encoding="utf-8")
+    found = [
+        (mined, "Mined(20 pairs of 20 and 20 lines)"),
+        (mexma_cli.split(texts[1], tmp_path / "a.txt", lang="eng"), "SplitReport("),
+        (mexma_cli.embed(texts[0], tmp_path / "spa.emb"), "EmbeddingStore("),
+        (mexma_cli.knn(vectors, vectors[:2], k=4), "Neighbours(2 for each of 300 rows, 4 for each of 2)"),
+        (mexma_cli.align(*texts), "Aligned(20 alignments of 1 pair of documents)"),
+        (mexma_cli.score(*texts, probability=True), "Scored(20 lines, 0 with an empty side)"),
+        (mexma_cli.tune(tmp_path / "pairs.tsv", gold), "Tuned(threshold="),
+        (mexma_cli.filter(texts, tmp_path / "kept.tsv"), "Filtered(20 of 20 pairs kept)"),
+        (mexma_cli.evaluate(aligned), "Result(xsim of mini: xsim 0, 1 row)"),
+        (mexma_cli.SentenceEncoder.load(), "SentenceEncoder('mini', 320 numbers, cpu, float32)"),
+    ]
+    names = set[str]()
+    for result, beginning in found:
+        assert repr(result).startswith(beginning)
+        for one in of_results(result):
+            said = repr(one).replace(str(tmp_path), "")
+            names.add(type(one).__name__)
+            assert len(said) < 120 and "\n" not in said and "array" not in said, said
+    assert {"Estimated", "EstimatedCut", "MineSettings", "Candidates", "Threshold", "Rivals"} <= names
 
 
 def test_hits_say_where_they_are(folder: Path, tmp_path: Path) -> None:
@@ -263,7 +302,7 @@ def test_tune_says_what_does_without_gold(folder: Path) -> None:
     assert "is an embedding store" in caught.value.message
     assert str(caught.value) == f"{caught.value.message}\nhint: {caught.value.hint}"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    assert "threshold='auto').estimated.cut" in (caught.value.hint or "")
+    assert "threshold='auto').estimated.best" in (caught.value.hint or "")
 
 
 def test_values_that_people_write_are_taken_or_explained() -> None:

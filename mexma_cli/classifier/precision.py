@@ -11,7 +11,7 @@ import numpy as np
 from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 from mexma_cli.store.spool import Spool, slices_of
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import brief, counted
 
 _TRIED = 1000  # thresholds
 _AT_ONCE = 1 << 20  # scores
@@ -39,6 +39,8 @@ class Translations(NamedTuple):
     low: float
     high: float
     copies: int
+
+    __repr__ = brief
 
     def __str__(self) -> str:
         said = f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
@@ -68,6 +70,8 @@ class EstimatedCut:
     translations: float
     """How many of all pairs are."""
     precision_interval: tuple[float, float]
+
+    __repr__ = brief
 
     @property
     def precision(self) -> float:

@@ -159,7 +159,7 @@ def command(
 
 def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:
     if found.estimated is not None:
-        tell_estimated(settings.precision, found.estimated.cut)
+        tell_estimated(settings.precision, found.estimated.best)
         tell_copies(found.estimated.copies)
     count = len(found.candidates)
     pairs = counted(count, "pair")

@@ -37,6 +37,10 @@ class Neighbours:
     backward_scores: np.ndarray
     backward_ids: np.ndarray
 
+    def __repr__(self) -> str:
+        (n, k), (m, j) = self.forward_ids.shape, self.backward_ids.shape
+        return f"Neighbours({k} for each of {n:,} rows, {j} for each of {m:,})"
+
     @classmethod
     def of(cls, keys: tuple[np.ndarray, np.ndarray], left: SearchSide, right: SearchSide) -> Neighbours:
         """From keys of the kept rows of x and of y, ascending."""

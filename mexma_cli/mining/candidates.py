@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mexma_cli.store.spool import Spool, Table
+from mexma_cli.text.amounts import brief
 
 PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosines", "<f4")])
 """A pair in a temporary file."""
@@ -25,6 +26,8 @@ class Candidates:
     source: np.ndarray
     target: np.ndarray
     cosines: np.ndarray
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.scores)

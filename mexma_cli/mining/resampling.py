@@ -8,6 +8,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.threshold import Cuts, Threshold, choose, chosen_place, measured, most_precise_place
+from mexma_cli.text.amounts import brief
 
 RESAMPLES = 1000
 SEED = 0
@@ -46,6 +47,8 @@ class Intervals:
     recall: tuple[float, float]
     f1: tuple[float, float]
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -53,6 +56,8 @@ class HeldOut:
 
     result: Threshold
     gold: int
+
+    __repr__ = brief
 
 
 def bootstrap(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import brief
 
 _DIGITS = 6  # decimals of a threshold, as LASER hands it on, unless scores lie closer than that
 _HARDLY = 0.1
@@ -24,6 +25,8 @@ class Threshold:
     f1: float
     count: int
     correct: int
+
+    __repr__ = brief
 
 
 def choose(

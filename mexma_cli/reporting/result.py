@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -46,6 +47,10 @@ class Result:
     """The name of the same task on the same data in published.tsv; None: nothing is published."""
     made: dict[str, str] | None = None
     """When and with what: `date` (UTC), `mexma` (its version), `processor`. None: an older file."""
+
+    def __repr__(self) -> str:
+        first = "".join(f": {name} {score:.4g}" for name, score in [*self.scores.items()][:1])
+        return f"Result({self.task} of {self.encoder['name']}{first}, {counted(len(self.rows), 'row')})"
 
     def to_json(self) -> dict[str, Any]:
         """The result as `json.dumps` takes it."""

@@ -172,6 +172,12 @@ class Section(BaseModel):
         """These settings with other values, which are taken as they are."""
         return self.model_copy(update=changes)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What differs from the defaults."""
+        for name, value in super().__repr_args__():
+            if value != type(self).model_fields[str(name)].get_default(call_default_factory=True):
+                yield name, value
+
     def to_yaml(self) -> str:
         """The settings as YAML; a whole recipe is kept so beside its output."""
         import yaml

@@ -45,6 +45,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.stages import RuleSettings
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.spool import HASHED, Table, repeats
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import fold, folded, letters_of, pair_hash
 from mexma_cli.text.identify import (
     SHORT,
@@ -152,6 +153,9 @@ class Filtered:
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+
+    def __repr__(self) -> str:
+        return f"Filtered({self.kept:,} of {counted(self.read, 'pair')} kept)"
 
 
 def filter_files(

@@ -44,7 +44,7 @@ from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.probable import pair_probabilities
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
-from mexma_cli.text.amounts import counted, shortest
+from mexma_cli.text.amounts import brief, counted, shortest
 from mexma_cli.text.lines import is_blank, label_of, open_text
 from mexma_cli.text.writing import Chunk
 
@@ -79,7 +79,7 @@ class Scored:
         return len(self.scores)
 
     def __repr__(self) -> str:
-        return f"Scored({len(self)} lines, {self.empty} with an empty side)"
+        return f"Scored({counted(len(self), 'line')}, {self.empty:,} with an empty side)"
 
 
 class Rivals(NamedTuple):
@@ -94,6 +94,8 @@ class Rivals(NamedTuple):
     cosines: np.ndarray
     targets: np.ndarray
     sources: np.ndarray
+
+    __repr__ = brief
 
     @classmethod
     def among(cls, near: Neighbours, cosines: np.ndarray) -> Rivals:

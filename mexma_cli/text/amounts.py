@@ -1,13 +1,14 @@
-"""Counts, sizes and times in words."""
+"""Counts, sizes, times and results in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 NAMED = 3
 """Names that a message has, at most."""
+_BRIEF = 119  # characters of a result on one line
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 
 
@@ -19,6 +20,27 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 def such_as(names: Sequence[str]) -> str:
     """``, such as Amos, Joel``: the first of some names; nothing for none."""
     return f", such as {', '.join(names[:NAMED])}" if names else ""
+
+
+def brief(found: Any) -> str:
+    """The `repr` of a result: its fields on one line of less than 120 characters, numbers with four digits,
+    arrays by their types and shapes, collections by how many there are."""
+    names = getattr(found, "_fields", None) or found.__dataclass_fields__
+    parts = [f"{name}={_brief(getattr(found, name))}" for name in names if name[0] != "_"]
+    said = f"{type(found).__name__}({', '.join(parts)})"
+    return said if len(said) <= _BRIEF else f"{said[: _BRIEF - 4]}...)"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, str | int | None):
+        return repr(value)
+    if hasattr(value, "dtype"):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, tuple) and all(isinstance(one, float) for one in value):
+        return f"({', '.join(map(_brief, value))})"
+    return f"{len(value)} in all" if isinstance(value, Sized) else f"{type(value).__name__}(...)"
 
 
 def shortest(numbers: Iterable[Any]) -> Iterator[float]:

@@ -394,7 +394,7 @@ def test_python_names_the_number_of_alignments_that_it_gives(tmp_path: Path) -> 
     found = align(tmp_path / "s", tmp_path / "t", min_aligned=0.6, threshold=0.3, encoder="mini")
     given = list(found)
     assert {pair.source_document for pair in given} == {"x"} and found.counts().pairs == 2
-    assert repr(found) == f"Aligned({len(given)} alignments of 1 pairs of documents)"
+    assert repr(found) == f"Aligned({len(given)} alignments of 1 pair of documents)"
     assert len(found.records) > len(given) == found.counts().written
 
 

@@ -30,7 +30,7 @@ from mexma_cli.stages.embed.inputs import refuse_overwriting
 from mexma_cli.stages.mine.documents import pair_documents, unpaired
 from mexma_cli.store.embeddings import check_comparable
 from mexma_cli.store.journal import RECORD, AlignmentJournal
-from mexma_cli.text.amounts import counted, such_as
+from mexma_cli.text.amounts import brief, counted, such_as
 
 GROUP = 4096
 """Pairs of documents are embedded together up to so many sentences of both sides."""
@@ -78,6 +78,8 @@ class Documents:
     pairs: np.ndarray
     alone: tuple[Sequence[str], Sequence[str]]
     found: bool = False
+
+    __repr__ = brief
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -196,7 +198,8 @@ class Aligned:
     """What `write` does not write over."""
 
     def __repr__(self) -> str:
-        return f"Aligned({len(self)} alignments of {self._enough.sum()} pairs of documents)"
+        pairs = counted(int(self._enough.sum()), "pair")
+        return f"Aligned({counted(len(self), 'alignment')} of {pairs} of documents)"
 
     def __len__(self) -> int:
         return len(self._written())

@@ -33,6 +33,7 @@ from mexma_cli.stages.mine.within import Matched, match_within
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.spool import Spool, slices_of
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import copy_reasons
 from mexma_cli.text.lines import label_of
 
@@ -90,12 +91,15 @@ class Estimated:
     """A threshold that was found by probabilities, for these settings, from all `pairs` that pass the
     filters and are no copies, best first; the `model` knows how precise they are."""
 
-    cut: EstimatedCut
+    best: EstimatedCut
     settings: MineSettings
     pairs: Candidates
     model: PairPrecision
     copies: int
     """Pairs that are copies, which are no translations."""
+
+    def __repr__(self) -> str:
+        return f"Estimated{repr(self.best).removeprefix('EstimatedCut')}"
 
 
 class Clock:
@@ -136,10 +140,9 @@ class Mined:
     """What `write` does not write over."""
 
     def __repr__(self) -> str:
-        dropped = "".join(f", {count} dropped: {why}" for why, count in self.dropped.items())
-        return (
-            f"Mined({len(self.candidates)} pairs of {self.source.rows} and {self.target.rows} lines{dropped})"
-        )
+        lines = f"{self.source.rows:,} and {self.target.rows:,} lines"
+        dropped = f", {sum(self.dropped.values()):,} dropped" * bool(self.dropped)
+        return f"Mined({counted(len(self), 'pair')} of {lines}{dropped})"
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -300,7 +303,7 @@ def selected(stores: StorePair, sides: Sides, matched: Matched, job: MiningJob, 
     if estimated is not None:
         if job.documents is not None:
             log.warning("%s", UNDERESTIMATED)
-        above = slice(pairs.count_above(estimated.cut.threshold))
+        above = slice(pairs.count_above(estimated.best.threshold))
         pairs = _keep_counting(pairs, above, dropped, "threshold")
     if settings.top is not None:
         pairs = _keep_counting(pairs, slice(settings.top), dropped, "top")

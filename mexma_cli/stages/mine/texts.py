@@ -15,6 +15,7 @@ from mexma_cli.mining.margin import mean_of
 from mexma_cli.mining.match import rank_of
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.spool import Spool, Table, TextSpool, distinct
+from mexma_cli.text.amounts import brief
 
 _LINES = 1 << 16  # read at a time
 
@@ -89,6 +90,8 @@ class PairTexts:
 
     sides: tuple[JoinedSide, JoinedSide]
     places: np.ndarray | None = None
+
+    __repr__ = brief
 
     @classmethod
     def join(

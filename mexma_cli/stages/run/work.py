@@ -383,7 +383,7 @@ def mine(task: Task) -> dict[str, Any]:
     threshold = doubt = None
     found = pairs.estimated
     if found is not None:
-        stored = stored_threshold(found.cut, run.stores[0].manifest, task.languages, found.settings)
+        stored = stored_threshold(found.best, run.stores[0].manifest, task.languages, found.settings)
         threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
         doubt = found.model.doubt
         if documents is not None:

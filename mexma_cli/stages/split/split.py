@@ -120,6 +120,10 @@ class SplitReport:
     lost: str
     """A warning of files with a document a line or paragraph, none of which can be read; empty for none."""
 
+    def __repr__(self) -> str:
+        of = f"{counted(self.sentences, 'sentence')} of {counted(self.documents, 'document')}"
+        return f"SplitReport({self.kept:,} of {of} kept)"
+
     def warnings(self, language: str) -> list[str]:
         """Warnings of what is probably not meant: no document of a file can be read, most sentences are of
         other languages than this code's, or documents share their ids."""

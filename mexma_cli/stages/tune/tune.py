@@ -54,6 +54,9 @@ class Tuned:
     unknown: int
     """Candidate lines with a sentence that has no id; they take no part."""
 
+    def __repr__(self) -> str:
+        return f"Tuned{repr(self.best).removeprefix('Threshold')}"
+
     @property
     def all(self) -> Threshold:
         """The result of all candidates."""
@@ -154,7 +157,7 @@ def _candidates(path: str | Path) -> Iterator[MinedPair]:
         raise MexmaError(
             f"{label_of(path)} is an embedding store, and the candidates are a file of pairs",
             "`mexma mine SOURCE TARGET -o pairs.tsv` writes it. Without a gold list: `mexma tune SOURCE "
-            "TARGET`, in Python `mine(source, target, threshold='auto').estimated.cut`",
+            "TARGET`, in Python `mine(source, target, threshold='auto').estimated.best`",
         )
     pairs = open_pairs(path).pairs
     try:
