@@ -413,6 +413,10 @@ def _listed(system: Any, manifest: str, url: str) -> dict[str, Any]:
     )
 
 
+_NOT_WRITABLE = (405, 501)
+"""The answers of a web server that takes no files."""
+
+
 @contextmanager
 def _file_system(url: str) -> Iterator[tuple[Any, str]]:
     """The file system of a URL, and the path there; whatever its library raises becomes a message."""
@@ -427,9 +431,9 @@ def _file_system(url: str) -> Iterator[tuple[Any, str]]:
         raise MexmaError(f"{url}: {error}", f"for s3:// and gs://: {installed_by('remote')}") from None
     except FileNotFoundError as error:
         raise MexmaError(f"{url}: no such file ({error.__cause__ or error})") from None
-    except NotImplementedError:
-        raise MexmaError(f"{url}: nothing can be written there", "name another `output.to`") from None
     except Exception as error:  # every cloud's library has exceptions of its own
+        if isinstance(error, NotImplementedError) or getattr(error, "status", 0) in _NOT_WRITABLE:
+            raise MexmaError(f"{url}: nothing can be written there", "name another `output.to`") from None
         first = str(error).partition("\n")[0]
         hint = _HADOOP if "libjvm" in first or "libhdfs" in first else None
         raise MexmaError(f"{url}: {type(error).__name__}: {first}", hint) from error
