@@ -31,8 +31,8 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli import SentenceEncoder
-from mexma_cli.align.align import Side, align
-from mexma_cli.encoder.runs import RunEncoder, run_encoder
+from mexma_cli.align.align import DocumentVectors, align
+from mexma_cli.encoder.runs import DocumentEncoder, document_encoder
 from mexma_cli.evaluation.align import Bead, percent
 from mexma_cli.stages.align.align import headings
 
@@ -266,21 +266,21 @@ def judged(gold: Sequence[Beads], found: Sequence[Beads]) -> list[float]:
     return [scores["strict f1"], scores["lax f1"], 100 * sum(alone) / max(len(alone), 1)]
 
 
-def sides(document: Document, encoder: RunEncoder) -> tuple[Side, Side]:
+def sides(document: Document, encoder: DocumentEncoder) -> tuple[DocumentVectors, DocumentVectors]:
     texts = [document.source, document.target]
     found = encoder.documents(texts, [None, None])
     source, target = (
-        Side(vectors, np.array([len(line) for line in text]), runs, headings(text))
+        DocumentVectors(vectors, np.array([len(line) for line in text]), runs, headings(text))
         for text, (vectors, runs) in zip(texts, found, strict=True)
     )
     return source, target
 
 
-def ours(source: Side, target: Side) -> Beads:
+def ours(source: DocumentVectors, target: DocumentVectors) -> Beads:
     return [(tuple(found.source), tuple(found.target)) for found in align(source, target)]
 
 
-def print_thresholds(texts: Iterable[tuple[str, str, list[Document]]], runs: RunEncoder) -> None:
+def print_thresholds(texts: Iterable[tuple[str, str, list[Document]]], runs: DocumentEncoder) -> None:
     print("| text | language | threshold | kept | strict precision | lax precision | strict recall |")
     print(f"| --- | --- |{' ---: |' * 5}")
     for corpus, language, made in texts:
@@ -312,7 +312,7 @@ def vecalign(source: np.ndarray, target: np.ndarray) -> Beads:
     return [(tuple(one), tuple(other)) for one, other in stack[0]["final_alignments"]]
 
 
-def all_runs(side: Side, pad: np.ndarray) -> np.ndarray:
+def all_runs(side: DocumentVectors, pad: np.ndarray) -> np.ndarray:
     """The vectors that Vecalign takes; `pad`, float32 [d], where no run ends."""
     out = np.tile(pad, (VECALIGN_SIZE, len(side.vectors), 1))
     out[0] = side.vectors
@@ -340,7 +340,7 @@ def seconds(task: Callable[[], object]) -> float:
 
 
 def print_speed(made: Sequence[Document], with_vecalign: bool) -> None:
-    runs = run_encoder(SentenceEncoder.load("mini"))  # an encoder keeps words, and this one has none yet
+    runs = document_encoder(SentenceEncoder.load("mini"))  # an encoder keeps words, and this one has none yet
     spent = seconds(lambda: [ours(*sides(document, runs)) for document in made])
     lines = sum(len(document.source) + len(document.target) for document in made)
     print(f"\n{len(made)} documents, {lines:,} lines, from text: {spent:.2f} s of processor time", end="")
@@ -359,14 +359,14 @@ def print_long(count: int) -> None:
     lengths = rng.integers(20, 200, count)
     noise = rng.standard_normal((count, 320), np.float32) / 320**0.5
 
-    def side(own: np.ndarray, rows: np.ndarray) -> Side:
+    def side(own: np.ndarray, rows: np.ndarray) -> DocumentVectors:
         own = own / np.linalg.norm(own, axis=1, keepdims=True)
 
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
             sums = np.stack([own[a : a + b].sum(axis=0) for a, b in zip(starts, sizes, strict=True)])
             return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
-        return Side(own, lengths[rows], runs)
+        return DocumentVectors(own, lengths[rows], runs)
 
     def kept() -> np.ndarray:
         keep = np.ones(count, bool)
@@ -376,7 +376,9 @@ def print_long(count: int) -> None:
 
     one, other = kept(), kept()
     source, target = side(vectors[one], one), side((vectors + noise)[other], other)
-    align(Side(*(part[:50] for part in (source.vectors, source.lengths)), source.runs), target)  # compiles
+    align(
+        DocumentVectors(*(part[:50] for part in (source.vectors, source.lengths)), source.runs), target
+    )  # compiles
     found: list[Beads] = []
     spent = seconds(lambda: found.append(ours(source, target)))
     pairs = {(one[a[0]], other[b[0]]) for a, b in found[0] if len(a) == len(b) == 1}
@@ -408,7 +410,7 @@ def main() -> None:
     if arguments.vecalign:
         sys.path.insert(0, str(arguments.vecalign))
     encoder = SentenceEncoder.load("mini")
-    runs, pad = run_encoder(encoder), encoder.embed(["PAD"])[0]
+    runs, pad = document_encoder(encoder), encoder.embed(["PAD"])[0]
     chosen = arguments.data, arguments.langs.split(), arguments.split
     texts = scans(*chosen) if arguments.scans else sets(*chosen, STRESS if arguments.stress else REAL)
     if arguments.thresholds:

@@ -27,7 +27,7 @@ from encoder import MiningSet, mining_sets, news_sets
 
 from mexma_cli.classifier.calibration import calibrated
 from mexma_cli.classifier.features import FEATURES
-from mexma_cli.classifier.model import Classifier, Weights, features_for
+from mexma_cli.classifier.model import Classifier, ClassifierWeights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.classifier.training import best_one_to_one, calibration_error, examples, fit
@@ -278,7 +278,7 @@ def main() -> None:
     training = list(with_features(training_sets(arguments.data, languages), encoder, arguments.cache))
     if arguments.weights:
         found = {needs: trained(training, features_for(needs)) for needs in ("vectors", "text", "words")}
-        Weights(ABOUT, mini.name, mini.fingerprint, mini.dim, found).write(arguments.weights)
+        ClassifierWeights(ABOUT, mini.name, mini.fingerprint, mini.dim, found).write(arguments.weights)
         return
     sets = measured_sets(arguments.data, mini.languages)
     table(training, mined(sets, encoder), arguments.without)

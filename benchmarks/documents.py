@@ -24,7 +24,7 @@ import numpy as np
 
 from mexma_cli import MexmaError, SentenceEncoder, align
 from mexma_cli.align.documents import coverage, sentence_weights
-from mexma_cli.encoder.runs import run_encoder
+from mexma_cli.encoder.runs import document_encoder
 from mexma_cli.settings.stages import AlignSettings
 from mexma_cli.stages.align.align import Aligner, DocumentInputs, open_documents
 
@@ -139,7 +139,7 @@ def measured(encoder: SentenceEncoder, sides: list[Rows]) -> Iterator[tuple[floa
             pairs = []
         inputs = DocumentInputs(paths[0], paths[1], (paths[2], paths[3]), find=True)
         documents = open_documents(stack, inputs)
-        aligner = Aligner(documents, run_encoder(encoder), AlignSettings())
+        aligner = Aligner(documents, document_encoder(encoder), AlignSettings())
         names = documents.source.names, documents.target.names
         yield judged(names, pairs)
         sentences = [aligner.sentences(side, range(count)) for side, count in enumerate(documents.counts)]

@@ -19,7 +19,7 @@ Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Side:
+class DocumentVectors:
     """One document in one language: n sentences.
 
     Attributes:
@@ -67,7 +67,9 @@ _BESIDE = 3  # sentences before and after each that are its rivals
 _RIVAL = 0.05  # the share of each rival that is taken from a sentence
 
 
-def align(source: Side, target: Side, settings: AlignSettings = AlignSettings()) -> list[Alignment]:
+def align(
+    source: DocumentVectors, target: DocumentVectors, settings: AlignSettings = AlignSettings()
+) -> list[Alignment]:
     """The best monotone alignment: every sentence of both sides is in one alignment, in order.
 
     Time and memory grow linearly with the lengths of the documents. Equal input gives equal output on any
@@ -100,7 +102,7 @@ class _Document:
         sums: float32 [n, d], vectors minus the document's mean and their rivals', times their weights.
         weights: float32 [n], roots of the lengths; 0 for empty sentences.
         ends: float64 [n + 1], characters before each sentence.
-        headings: int8 [n], as of `Side`.
+        headings: int8 [n], as of `DocumentVectors`.
         vectors: float32 [n, d], as they were; of no use where sentences are joined two by two.
     """
 
@@ -111,7 +113,7 @@ class _Document:
     vectors: np.ndarray
 
     @classmethod
-    def of(cls, side: Side) -> _Document:
+    def of(cls, side: DocumentVectors) -> _Document:
         has_vector = np.asarray(side.vectors.any(axis=1))
         centre = side.vectors.sum(axis=0) / np.float32(np.count_nonzero(has_vector) + _PRIOR)
         weights = np.where(has_vector, np.sqrt(side.lengths + 1), 0).astype(np.float32)

@@ -42,7 +42,7 @@ def gains(lengths: np.ndarray, headings: np.ndarray) -> np.ndarray:
 
     Args:
         lengths: Their characters.
-        headings: int8 [n], as of `align.Side`.
+        headings: int8 [n], as of `align.DocumentVectors`.
     """
     worth = SENTENCE * (2 * np.minimum(lengths / _SHORT, 1) - 1)
     return np.asarray(np.where(headings == 0, worth, np.where(headings == 1, -SENTENCE, -PAGE)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import answered, shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
-from mexma_cli.classifier.pairs import Pairs, Side, sentences_of
+from mexma_cli.classifier.pairs import Pairs, TextFacts, sentences_of
 from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
@@ -116,7 +116,10 @@ def bytes_for(rows: int) -> int:
 
 
 def probable(
-    classifier: Classifier, neighbours: Neighbours | Sides, sides: tuple[Side, Side], settings: MineSettings
+    classifier: Classifier,
+    neighbours: Neighbours | Sides,
+    sides: tuple[TextFacts, TextFacts],
+    settings: MineSettings,
 ) -> Candidates:
     """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
     Every neighbour of every row is a candidate. Probabilities fit the share of translations in these
@@ -137,7 +140,7 @@ def probable(
 def probabilities_of(
     classifier: Classifier,
     neighbours: Neighbours | Sides,
-    sides: tuple[Side, Side],
+    sides: tuple[TextFacts, TextFacts],
     given: Candidates,
     taken: bool = True,
 ) -> np.ndarray:
@@ -176,7 +179,7 @@ def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
 
 
 def _fitted(
-    classifier: Classifier, probabilities: np.ndarray, others: float, sides: tuple[Side, Side]
+    classifier: Classifier, probabilities: np.ndarray, others: float, sides: tuple[TextFacts, TextFacts]
 ) -> np.ndarray:
     """Probabilities that fit these texts (`shift_of`) and the user's answers, float32 [n], memory-mapped.
 
@@ -191,7 +194,7 @@ def _fitted(
 
 
 @dataclass(frozen=True)
-class Weights:
+class ClassifierWeights:
     """Classifiers, and the encoder whose vectors they were trained with.
 
     Attributes:
@@ -207,7 +210,7 @@ class Weights:
     by: dict[str, Classifier]
 
     @classmethod
-    def read(cls, path: Path = WEIGHTS) -> Weights:
+    def read(cls, path: Path = WEIGHTS) -> ClassifierWeights:
         """Read a file of weights; refused if it is none, or has a feature that is not known."""
         found = {}
         try:
@@ -264,6 +267,6 @@ class Weights:
 
 
 @cache
-def bundled() -> Weights:
+def bundled() -> ClassifierWeights:
     """The weights that come with the package."""
-    return Weights.read()
+    return ClassifierWeights.read()

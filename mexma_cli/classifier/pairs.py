@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mexma_cli.classifier.sentences import Sentences, look_at, missing_names, shared_numbers
-from mexma_cli.classifier.words import Embed, Words, paired, words_of
+from mexma_cli.classifier.sentences import SentenceFacts, look_at, missing_names, shared_numbers
+from mexma_cli.classifier.words import EmbedWords, Words, paired, words_of
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates
@@ -22,7 +22,7 @@ Texts = tuple[Callable[[], Iterable[str]], Callable[[], Iterable[str]]]
 
 
 @dataclass(frozen=True)
-class Side:
+class TextFacts:
     """The rows of one text, with what is known of them.
 
     Attributes:
@@ -36,15 +36,15 @@ class Side:
 
     lists: Lists
     means: np.ndarray
-    sentences: Sentences | None = None
+    sentences: SentenceFacts | None = None
     words: Words | None = None
     texts: Callable[[np.ndarray], list[str]] | None = None
     language: str = UNSTATED
 
 
 def known_of(
-    neighbours: Neighbours | Sides, texts: Texts | None = None, embed: Embed | None = None
-) -> tuple[Side, Side]:
+    neighbours: Neighbours | Sides, texts: Texts | None = None, embed: EmbedWords | None = None
+) -> tuple[TextFacts, TextFacts]:
     """What the classifier has to know of both texts.
 
     Args:
@@ -54,7 +54,7 @@ def known_of(
         MexmaError: The temporary disk is full, or a file of neighbours or sentences is damaged.
     """
     lists = sides_of(neighbours)
-    source, target = (Side(one, means_of(one)) for one in lists)
+    source, target = (TextFacts(one, means_of(one)) for one in lists)
     if texts is None:
         return source, target
     first, second = words_of((texts[0](), texts[1]()), embed) if embed else (None, None)
@@ -64,7 +64,7 @@ def known_of(
     )
 
 
-def sentences_of(sides: tuple[Side, Side]) -> int:
+def sentences_of(sides: tuple[TextFacts, TextFacts]) -> int:
     """How many rows of both sides have neighbours, at least 1."""
     return max(sum(int(np.count_nonzero(side.means)) for side in sides), 1)
 
@@ -74,7 +74,7 @@ class Pairs:
     """N candidates: rows of the source and of the target, int64 [N], and their cosines and margins."""
 
     candidates: Candidates
-    sides: tuple[Side, Side]
+    sides: tuple[TextFacts, TextFacts]
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -98,7 +98,7 @@ class Pairs:
         source, target = self.candidates.source, self.candidates.target
         return self._above(own, other, source, target), self._above(other, own, target, source)
 
-    def _above(self, own: Side, other: Side, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def _above(self, own: TextFacts, other: TextFacts, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         cosines, ids = own.lists.at(rows)
         margins = margin(cosines, own.means[rows][:, None], other.means[ids])
         margins = np.where((ids == others[:, None]) | (ids < 0), np.float32(-np.inf), margins)
@@ -113,7 +113,7 @@ class Pairs:
         return rank_of(own.lists.at(source)[1], target), rank_of(other.lists.at(target)[1], source)
 
     @property
-    def sentences(self) -> tuple[Sentences, Sentences]:
+    def sentences(self) -> tuple[SentenceFacts, SentenceFacts]:
         """The sentences of both sides, which must be known."""
         own, other = self.sides[0].sentences, self.sides[1].sentences
         assert own is not None and other is not None

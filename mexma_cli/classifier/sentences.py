@@ -36,7 +36,7 @@ _DIGITS = 18  # of a number that are compared, the last ones
 
 
 @dataclass(frozen=True)
-class Sentences:
+class SentenceFacts:
     """The looks of N sentences.
 
     Attributes:
@@ -57,7 +57,7 @@ class Sentences:
     name_trigrams: Ragged
 
 
-def look_at(texts: Iterable[str]) -> Sentences:
+def look_at(texts: Iterable[str]) -> SentenceFacts:
     """Look at N sentences, in Unicode's composed form: takes some hundredths of a millisecond for each, and
     keeps what it finds on disk."""
     lengths, marks = Spool(np.float32), Spool(np.float32)
@@ -85,7 +85,7 @@ def look_at(texts: Iterable[str]) -> Sentences:
         named = np.flatnonzero(inner & is_name[word])
         names.write(of_names.rows + np.arange(len(named)), np.bincount(row[named], minlength=len(block)))
         of_names.write(of_words.at(word[named])[0], of_words.counts(word[named]))
-    return Sentences(
+    return SentenceFacts(
         lengths.array(),
         marks.array().reshape(-1, len(MARKS)),
         *(spool.ragged() for spool in (digits, trigrams, names, of_names)),
@@ -102,7 +102,7 @@ def _marks(characters: Characters) -> np.ndarray:
 
 
 def trigrams_of(words: Sequence[str]) -> Ragged:
-    """Three letters each of words in lower-case Latin letters, as numbers: see `Sentences.trigrams`."""
+    """Three letters each of words in lower-case Latin letters, as numbers: see `SentenceFacts.trigrams`."""
     latin = [(word.lower() if word.isascii() else _latin(word)).encode()[:_LETTERS] for word in words]
     letters = np.frombuffer(b"  ".join([b"", *latin, b""]), np.uint8).astype(np.int64)
     counts = np.fromiter(map(len, latin), np.int64, len(latin))
@@ -148,7 +148,9 @@ def _common(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return rows[1:][(rows[1:] == rows[:-1]).all(axis=1), 0]
 
 
-def missing_names(names: Sentences, other: Sentences, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+def missing_names(
+    names: SentenceFacts, other: SentenceFacts, rows: np.ndarray, others: np.ndarray
+) -> np.ndarray:
     """How many names of N sentences have less than half of their trigrams in the other sentence.
 
     Args:

@@ -11,9 +11,9 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import calibrated, logits
 from mexma_cli.classifier.features import FEATURES, columns, spread_of
-from mexma_cli.classifier.model import Classifier, Weights, bundled, features_for
+from mexma_cli.classifier.model import Classifier, ClassifierWeights, bundled, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
-from mexma_cli.classifier.words import Embed
+from mexma_cli.classifier.words import EmbedWords
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import UNSTATED
@@ -120,7 +120,7 @@ class Parallel:
 
     texts: tuple[list[str], list[str]]
     vectors: tuple[np.ndarray, np.ndarray]
-    embed: Embed
+    embed: EmbedWords
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
 
 
@@ -138,7 +138,7 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedClassifier:
     """Weights, and how good they are on pairs that were held out.
 
     Attributes:
@@ -147,7 +147,7 @@ class Trained:
         translations: How many translations the mining sets made of the others have, all together.
     """
 
-    weights: Weights
+    weights: ClassifierWeights
     pairs: int
     held_out: int
     translations: int
@@ -176,7 +176,7 @@ class _Set:
         return np.concatenate([some.scores for some in model.scored(self.pairs)])
 
 
-def train(parallel: Parallel, start: Weights, k: int) -> Trained:
+def train(parallel: Parallel, start: ClassifierWeights, k: int) -> TrainedClassifier:
     """Train on two thirds of some pairs, and measure on the others.
 
     Mining sets are made of the pairs: some stay whole, of the others one half gives its sources and one its
@@ -228,7 +228,9 @@ def train(parallel: Parallel, start: Weights, k: int) -> Trained:
             errors.append(calibration_error(calibrated(taken, every, sum(one.rows)), right))
         f1[name], calibration[name] = 100 * float(np.mean(cuts)), float(np.mean(errors))
     translations = sum(one.gold for one in others)
-    return Trained(replace(start, by=by), count - held_out, held_out, translations, Measures(f1, calibration))
+    return TrainedClassifier(
+        replace(start, by=by), count - held_out, held_out, translations, Measures(f1, calibration)
+    )
 
 
 def _made(parallel: Parallel, rows: np.ndarray, k: int) -> _Set:

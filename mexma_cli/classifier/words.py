@@ -12,7 +12,7 @@ import numpy as np
 from mexma_cli.store.spool import Ragged, RaggedSpool, Spool, distinct, flat, slices_of
 from mexma_cli.text.characters import SIGN, SPACED
 
-Embed = Callable[[Sequence[str]], np.ndarray]
+EmbedWords = Callable[[Sequence[str]], np.ndarray]
 """N words to vectors, float32 [N, dim]."""
 
 _WORD = re.compile(rf"{SIGN}|[^{SPACED}]+")
@@ -40,7 +40,7 @@ class Words:
         sample: float32 [n, dim], words of the other text, by which this is estimated.
     """
 
-    def __init__(self, words: Ragged, listed: list[str], rarity: np.ndarray, embed: Embed) -> None:
+    def __init__(self, words: Ragged, listed: list[str], rarity: np.ndarray, embed: EmbedWords) -> None:
         self.words, self.rarity = words, rarity
         self.sample = np.empty((0, 1), np.float32)
         self.chance = np.full(len(listed), np.nan, np.float32)
@@ -78,7 +78,7 @@ class Words:
         )
 
 
-def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: Embed) -> tuple[Words, Words]:
+def words_of(texts: tuple[Iterable[str], Iterable[str]], embed: EmbedWords) -> tuple[Words, Words]:
     """The words of the sentences of two texts. The first `VOCABULARY` different words of a text count; their
     vectors are on disk."""
     found = []

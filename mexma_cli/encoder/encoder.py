@@ -28,9 +28,9 @@ from mexma_cli.encoder.loading.settings import (
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.bag import Bag
+from mexma_cli.encoder.model.bag import BagOfEmbeddings
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
-from mexma_cli.encoder.model.transformer import Embed, Sentences, Transformer, Weights
+from mexma_cli.encoder.model.transformer import EmbedBatch, Sentences, Transformer, Weights
 from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams import NgramEmbeddings
 from mexma_cli.errors import MexmaError
@@ -595,20 +595,20 @@ class SentenceEncoder:
 
         return torch.from_numpy(found)
 
-    def _way_to_embed(self) -> Embed:
+    def _way_to_embed(self) -> EmbedBatch:
         """The way to compute vectors with weights, modules and settings as they are now."""
         weights, most = self.transformer, self.batch_size
         if weights.pools:
             low = self.on_cpu and self.precision == "bfloat16"
             return partial(self._finished, weights.embedding(self.prefix, self.max_tokens, most, low))
         if self.precision == "float32" and self.is_bag:
-            return partial(self._finished, weights.made(Bag, int(self._tokens([""])[0][0])).embed)
+            return partial(self._finished, weights.made(BagOfEmbeddings, int(self._tokens([""])[0][0])).embed)
         from mexma_cli.encoder.model.packed import TransformerEncoder
 
         modules, backend = list(self.modules), self.backend
         return TransformerEncoder(weights, self.precision, self.pooling, modules, backend, most).embed
 
-    def _finished(self, embed: Embed, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _finished(self, embed: EmbedBatch, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for rows, pooled in embed(some):
             yield rows, self.finish(pooled)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.bag import Bag
+from mexma_cli.encoder.model.bag import BagOfEmbeddings
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.lines import is_blank
 
@@ -25,7 +25,7 @@ _POSITIONS = 1e-2
 _ROWS = 1 << 13  # sentences, or runs, whose states are in memory together
 
 
-class RunEncoder(Protocol):
+class DocumentEncoder(Protocol):
     """Sentences of documents to their vectors and to those of runs of them.
 
     Attributes:
@@ -55,7 +55,7 @@ class RunEncoder(Protocol):
         """
 
 
-def run_encoder(encoder: SentenceEncoder) -> RunEncoder:
+def document_encoder(encoder: SentenceEncoder) -> DocumentEncoder:
     """The way that fits an encoder: sums for a bag without a prefix, which a run would have once."""
     summed = not encoder.prefix and encoder.transformer.is_bag(encoder.pooling, _POSITIONS)
     ends = len(encoder.tokenize([""])[0]) if summed else 0
@@ -86,7 +86,7 @@ class JoinedRuns:
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
-        """Vectors of documents (`RunEncoder.documents`); sentences without vectors are embedded together."""
+        """See `DocumentEncoder.documents`; sentences without vectors are embedded together."""
         unknown = [text for text, vectors in zip(texts, known, strict=True) if vectors is None]
         new, cut = self._embed([sentence for text in unknown for sentence in text], language)
         self.cut += cut
@@ -131,13 +131,13 @@ class SummedRuns:
         self._encoder, self._turn = encoder, Lock()
         self.dim, self.cut = encoder.dim, 0
         first, last = encoder.tokenize([""])[0]
-        self._bag = encoder.transformer.made(Bag, int(first))
+        self._bag = encoder.transformer.made(BagOfEmbeddings, int(first))
         (self._end,) = self._bag.sums([np.array([last])], None)
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
-        """Vectors of documents (`RunEncoder.documents`); the known ones, of runs of one, are not needed."""
+        """See `DocumentEncoder.documents`; the known vectors, of runs of one, are not needed."""
         sums = self._sums([sentence for text in texts for sentence in text])
         parts = np.split(sums, np.cumsum([len(text) for text in texts])[:-1])
         return [(self._vectors(len(own), own.__getitem__), self._runs_of(own)) for own in parts]

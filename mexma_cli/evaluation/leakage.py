@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed, Embedder
 from mexma_cli.evaluation.sts import ScoredPairs, means_of_known, score_pairs
-from mexma_cli.evaluation.tatoeba import DIRECTIONS, ENGLISH, GROUPS, AlignedPair, is_switched, precision_at_1
+from mexma_cli.evaluation.tatoeba import DIRECTIONS, ENGLISH, GROUPS, TatoebaTest, is_switched, precision_at_1
 from mexma_cli.evaluation.tokens import token_blocks
 from mexma_cli.reporting.plot import COLOURS, new_figure, save
 from mexma_cli.reporting.result import Result
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def measure_leakage(
-    pairs: Sequence[AlignedPair], sets: Sequence[ScoredPairs], embed: Embed, split: Split
+    pairs: Sequence[TatoebaTest], sets: Sequence[ScoredPairs], embed: Embed, split: Split
 ) -> list[Row]:
     """Retrieval in both directions and similarity, with the encoder's vectors and each of their parts.
 
@@ -116,7 +116,7 @@ def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [(cloud - centre) @ axes[:2].T for cloud in unit]
 
 
-def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str, Clouds]:
+def clouds(pairs: Sequence[TatoebaTest], embed: Embed, split: Split) -> dict[str, Clouds]:
     """Points for `draw_clouds`: all parts of English and of the other language in one plane, by language."""
     panels: dict[str, Clouds] = {}
     for pair in pairs:
@@ -130,7 +130,7 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
     return panels
 
 
-def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder, before: str) -> dict[str, Clouds]:
+def encoder_clouds(pairs: Sequence[TatoebaTest], embed: Embedder, before: str) -> dict[str, Clouds]:
     """Points for `draw_clouds`: the sentences of both languages, as in CLFT's pictures, and beside them the
     tokens of the first TOKENS_OF pairs (DAP, Figure 1). `before` stands before the languages in the
     titles."""
@@ -143,7 +143,7 @@ def encoder_clouds(pairs: Sequence[AlignedPair], embed: Embedder, before: str) -
 
     panels: dict[str, Clouds] = {}
     for pair in pairs:
-        few = AlignedPair(f"{pair.language}, tokens", pair.sentences[:TOKENS_OF], pair.english[:TOKENS_OF])
+        few = TatoebaTest(f"{pair.language}, tokens", pair.sentences[:TOKENS_OF], pair.english[:TOKENS_OF])
         for one, vectors_of in ((pair, embed), (few, tokens)):
             drawn = clouds([one], vectors_of, lambda vectors: {WHOLE: vectors})
             panels[before + one.language] = drawn[one.language]

@@ -41,7 +41,7 @@ HINT = "LASER's test sets (github.com/facebookresearch/LASER, data/tatoeba/v1): 
 
 
 @dataclass(frozen=True)
-class AlignedPair:
+class TatoebaTest:
     """A language's sentences and their English translations, row by row."""
 
     language: str
@@ -50,7 +50,7 @@ class AlignedPair:
     english: list[str]
 
 
-def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair]:
+def read_tatoeba(folder: Path, languages: str | None = None) -> list[TatoebaTest]:
     """LASER's Tatoeba files. Refused: no such files, a language that is not there, and sides of different
     length.
 
@@ -74,7 +74,7 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
         if (english := plain_or_compressed(plain)) is None:
             raise MexmaError(f"{own.parent}: {plain.name} is missing beside {own.name}", f"needed: {HINT}")
         lines = read_sentences(english)
-        pairs.append(AlignedPair(language, read_aligned(own, english, len(lines)), lines))
+        pairs.append(TatoebaTest(language, read_aligned(own, english, len(lines)), lines))
     return pairs
 
 
@@ -123,7 +123,7 @@ def precision_at_1(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     )
 
 
-def evaluate(pairs: Sequence[AlignedPair], folder: Path, embed: Embedder) -> Result:
+def evaluate(pairs: Sequence[TatoebaTest], folder: Path, embed: Embedder) -> Result:
     """Precision at 1 both ways, in percent, for every language that the encoder takes, and the means."""
     rows: list[dict[str, Any]] = []
     for pair in taken({pair.language: pair for pair in pairs}, embed).values():

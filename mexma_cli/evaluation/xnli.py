@@ -175,7 +175,7 @@ OnStep = Callable[[int, float], object]
 
 
 @dataclass(frozen=True)
-class PairTokens:
+class SentencePairs:
     """Pairs as token ids, with the sentence (0 or 1) that each token is of."""
 
     ids: list[np.ndarray]
@@ -209,7 +209,7 @@ class PairClassifier(nn.Module):
             nn.init.zeros_(layer.bias)
 
     @panic_as_message()
-    def sequences(self, pairs: Inference) -> PairTokens:
+    def sequences(self, pairs: Inference) -> SentencePairs:
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_padding()
@@ -219,9 +219,9 @@ class PairClassifier(nn.Module):
             found = backend.encode_batch(list(zip(pairs.premises, pairs.hypotheses, strict=True)))
         finally:
             backend.no_truncation()
-        return PairTokens([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
+        return SentencePairs([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
 
-    def forward(self, pairs: PairTokens, rows: np.ndarray) -> torch.Tensor:
+    def forward(self, pairs: SentencePairs, rows: np.ndarray) -> torch.Tensor:
         """Logits of n pairs, float32 [n, 3]."""
         device = self.classifier.weight.device
         batch = pack([pairs.ids[row] for row in rows], first_position(self.transformer)).to(device)
@@ -298,7 +298,7 @@ def predict(model: PairClassifier, pairs: Inference) -> np.ndarray:
     return found
 
 
-def _by_budget(tokens: PairTokens, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _by_budget(tokens: SentencePairs, rows: np.ndarray) -> Iterator[np.ndarray]:
     for part in by_token_budget([len(tokens.ids[row]) for row in rows], TOKENS_PER_BATCH):
         yield rows[part]
 

@@ -305,7 +305,7 @@ Record = tuple[str | None, Pair]
 """A pair with the line that it stands in, where its format has lines."""
 
 
-class Bitext(NamedTuple):
+class OpenedPairs(NamedTuple):
     """A file of pairs that is being read.
 
     Attributes:
@@ -339,10 +339,10 @@ class Bitext(NamedTuple):
         return (pair for _, pair in self.records)
 
 
-def begun(kind: str, records: Iterator[Record], languages: Callable[[], tuple[str, str]]) -> Bitext:
+def begun(kind: str, records: Iterator[Record], languages: Callable[[], tuple[str, str]]) -> OpenedPairs:
     """A file whose first pair is read at once, since the languages are known from then on."""
     first = list(islice(records, 1))
-    return Bitext(kind, languages(), chain(first, records))
+    return OpenedPairs(kind, languages(), chain(first, records))
 
 
 class BitextFormat(ABC):
@@ -402,7 +402,7 @@ class BitextFormat(ABC):
         for pair in found._replace(records=_told(found, text)).pairs:
             yield f"{one_field(pair.source)}\t{one_field(pair.target)}"
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         """Begin to read a file, or two where the sides have one each. Refused: another format or a damaged
         file, now or when the pairs come.
 
@@ -541,7 +541,7 @@ def open_pairs(
     options: str = "",
     left_out: Counter[str] | None = None,
     each_line: bool = False,
-) -> Bitext:
+) -> OpenedPairs:
     """Begin to read a file of pairs, or two line-aligned files; ``-`` is stdin. Refused, now or on the way:
     what cannot be read or is of another format, one of two files that is no text, and an unknown code.
 
@@ -602,7 +602,7 @@ def _wanted(format_: BitextFormat, languages: tuple[str, str]) -> tuple[str, str
     return languages if format_.by_language else (resolve(languages[0]), resolve(languages[1]))
 
 
-def _told(found: Bitext, text: RawText) -> Iterator[Record]:
+def _told(found: OpenedPairs, text: RawText) -> Iterator[Record]:
     yield from found.records
     for reason, count in [*text.left_out.items(), *found.other_values.items()]:
         said = "no pairs" if text.each_line else "left out"

@@ -9,7 +9,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, Bitext, BitextFormat, RawText, Record, begun, bitext_format
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    BitextFormat,
+    OpenedPairs,
+    RawText,
+    Record,
+    begun,
+    bitext_format,
+)
 from mexma_cli.formats.sides import sides_among
 from mexma_cli.languages import UNSTATED
 
@@ -119,7 +127,7 @@ class Documents(BitextFormat):
         for pair in pairs:
             yield (json.dumps(pair.as_object(languages), ensure_ascii=False) + "\n",), 0
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         (text,), sides = texts, [languages]
         return begun(self.name, _records(text, sides), lambda: sides[-1])
 

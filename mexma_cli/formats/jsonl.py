@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
     BLANK,
-    Bitext,
     BitextFormat,
+    OpenedPairs,
     Pair,
     RawText,
     Record,
@@ -58,7 +58,7 @@ class Jsonl(BitextFormat):
         line = start.removeprefix(BOM_UTF8).lstrip().partition(b"\n")[0]
         return line.startswith(b"{") and b"\t" not in line
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         (text,) = texts
         sides = _Sides(languages, text)
         records = text.records(enumerate(text.lines(), 1), sides.pair)

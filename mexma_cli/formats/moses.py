@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
-    Bitext,
     BitextFormat,
+    OpenedPairs,
     Pair,
     PlainPair,
     RawText,
@@ -55,9 +55,9 @@ class Moses(BitextFormat):
             source, target = one_field(pair.source), one_field(pair.target)
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         """Read both files, which must have the same number of lines."""
-        return Bitext(self.name, languages, _aligned(texts))
+        return OpenedPairs(self.name, languages, _aligned(texts))
 
 
 def _aligned(texts: Sequence[RawText]) -> Iterator[Record]:

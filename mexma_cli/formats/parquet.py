@@ -14,8 +14,8 @@ from mexma_cli.errors import MexmaError, require
 from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import (
     FIELDS,
-    Bitext,
     BitextFormat,
+    OpenedPairs,
     Pair,
     RawText,
     as_first,
@@ -78,7 +78,7 @@ class Parquet(BitextFormat):
                 yield (sink.take(),), 0
         yield (sink.take(),), 0
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         """It needs pyarrow; refused: a damaged file, and one without texts `source` and `target`, or of two
         languages."""
         require("pyarrow", "parquet", "Parquet")

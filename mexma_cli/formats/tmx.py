@@ -18,8 +18,8 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import (
     FIELDS,
-    Bitext,
     BitextFormat,
+    OpenedPairs,
     Pair,
     RawText,
     begun,
@@ -137,7 +137,7 @@ class Tmx(BitextFormat):
             yield (f'<tu tuid="{number}">{properties}{segments}</tu>\n',), changed
         yield ("</body>\n</tmx>\n",), 0
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         """A unit without one of the two languages is a pair with an empty side. Refused: what is no TMX or
         not well formed, entities of its own, a segment of more than `LINE_LIMIT` characters, and a document
         without both languages, or with more if they are not stated."""

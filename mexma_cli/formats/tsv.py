@@ -16,11 +16,11 @@ from mexma_cli.formats.bitext import (
     BLANK,
     FIELDS,
     AlignedPair,
-    Bitext,
     BitextFormat,
     ExplainedPair,
     FoundPair,
     MinedPair,
+    OpenedPairs,
     Pair,
     PairOfColumns,
     PlainPair,
@@ -109,15 +109,15 @@ class Tsv(BitextFormat):
         rows = _csv_rows(numbered, delimiter)
         return ("\t".join(map(one_field, _fields(row, f"{text.where}, line {at}"))) for at, row in rows)
 
-    def read(self, *texts: RawText, languages: tuple[str, str]) -> Bitext:
+    def read(self, *texts: RawText, languages: tuple[str, str]) -> OpenedPairs:
         """Refused: a line that has fewer or more fields than the first one, or has not what they are, a
         quotation mark in CSV that is not closed, and columns of languages that are not the stated ones."""
         (text,) = texts
         delimiter, numbered = _begun(text)
         if delimiter:
             records = _from_csv(_csv_rows(numbered, delimiter), delimiter, text, languages)
-            return Bitext(CSV, languages, records)
-        return Bitext(self.name, languages, _records(numbered, text, languages), text.header)
+            return OpenedPairs(CSV, languages, records)
+        return OpenedPairs(self.name, languages, _records(numbered, text, languages), text.header)
 
 
 def fields_of(columns: int) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ PAIRS = 1 << 18
 """Pairs of a tile that are computed in one go, about."""
 
 
-class Limits(NamedTuple):
+class TileLimits(NamedTuple):
     """How large estimates of one side of a tile must be, float32 [n] both.
 
     An estimate reaches the limit of row i if it is at least `need[i]` less its column's `above`, and that of
@@ -98,7 +98,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-def near(tile: Any, rows: Limits, columns: Limits, library: Any = np) -> Iterator[TilePairs]:
+def near(tile: Any, rows: TileLimits, columns: TileLimits, library: Any = np) -> Iterator[TilePairs]:
     """Find the estimates of a tile that reach the limit of their row or their column.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import cosines
-from mexma_cli.knn.cosines import EMPTY, Limits, TilePairs
+from mexma_cli.knn.cosines import EMPTY, TileLimits, TilePairs
 from mexma_cli.knn.products import Block, Multiply, Samples
 from mexma_cli.knn.torch_products import BFloat16
 from mexma_cli.numerics.devices import pick_device
@@ -112,7 +112,7 @@ class OnDevice(BFloat16):
 
         return exactly
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+    def near(self, tile: Any, rows: TileLimits, columns: TileLimits) -> Iterator[TilePairs]:
         """`cosines.near`, by groups of which the largest estimate is above the least of their limits."""
         groups = tile.shape[1] // _GROUP
         whole = groups * _GROUP
@@ -133,7 +133,7 @@ class OnDevice(BFloat16):
                 which, layer = (estimates >= torch.minimum(for_row, for_column)).nonzero().unbind(1)
                 yield TilePairs(row[which], layer * groups + group[which], estimates[which, layer])
         if whole < tile.shape[1]:
-            rest = Limits(*(part[whole:] for part in columns))
+            rest = TileLimits(*(part[whole:] for part in columns))
             for pairs in cosines.near(tile[:, whole:], rows, rest, torch):
                 yield TilePairs(pairs.rows, pairs.columns + whole, pairs.estimates.float())
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.choice import choose_product
-from mexma_cli.knn.cosines import EMPTY, PAIRS, Limits, TilePairs
+from mexma_cli.knn.cosines import EMPTY, PAIRS, TileLimits, TilePairs
 from mexma_cli.knn.neighbours import TooLittleMemory, no_neighbours
 from mexma_cli.knn.products import Block, Float32, Multiply
 from mexma_cli.knn.sides import SearchSide
@@ -249,7 +249,9 @@ class ExactSearch:
         finally:
             self._memory.put(memory)
 
-    def _limits(self, tile: Any, x: TileRows, y: TileRows, slacks: tuple[Any, ...]) -> tuple[Limits, Limits]:
+    def _limits(
+        self, tile: Any, x: TileRows, y: TileRows, slacks: tuple[Any, ...]
+    ) -> tuple[TileLimits, TileLimits]:
         """How large an estimate must be so that its pair may be among the best of its row or column."""
         relative_error, library = self.product.relative_error, self.product.library
         sides = (x, y)
@@ -269,7 +271,7 @@ class ExactSearch:
             if relative_error:  # the number that is stored may be smaller than what it stands for
                 ends = (abs(need - end) for end in (others.min(), others.max()))
                 need = need - relative_error * library.maximum(*ends)
-            limits.append(Limits(need, above[own]))
+            limits.append(TileLimits(need, above[own]))
         return limits[0], limits[1]
 
     def _floors(self, tile: Any, axis: int, k: int, other: Any) -> Any:

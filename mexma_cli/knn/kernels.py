@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mexma_cli.knn.cosines import GRID, LANES, PAIRS, Limits, TilePairs
+from mexma_cli.knn.cosines import GRID, LANES, PAIRS, TileLimits, TilePairs
 from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.lanes import LANES as COLUMNS
 from mexma_cli.numerics.lanes import multiply, tiles
@@ -175,7 +175,7 @@ def offer_lists(
             _put(theirs[columns[place] - first_of_theirs], key(scores[place], first + row))
 
 
-def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+def near(tile: np.ndarray, rows: TileLimits, columns: TileLimits) -> Iterator[TilePairs]:
     """`cosines.near`, compiled.
 
     Args:
@@ -193,7 +193,7 @@ def near(tile: np.ndarray, rows: Limits, columns: Limits) -> Iterator[TilePairs]
 
 @compiled()
 def _near(
-    bits: np.ndarray, shift: np.uint32, rows: Limits, columns: Limits, first: int, found: TilePairs
+    bits: np.ndarray, shift: np.uint32, rows: TileLimits, columns: TileLimits, first: int, found: TilePairs
 ) -> tuple[int, int]:
     """Find pairs from row `first` on; returns the row that comes next, and the number of pairs."""
     width, count, row = bits.shape[1], 0, first

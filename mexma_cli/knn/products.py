@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mexma_cli.knn import cosines
-from mexma_cli.knn.cosines import Limits, TilePairs, scores_of
+from mexma_cli.knn.cosines import TileLimits, TilePairs, scores_of
 from mexma_cli.numerics.threads import threads
 
 Samples = tuple[np.ndarray, np.ndarray]
@@ -116,7 +116,7 @@ class Float32:
 
         return multiply
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+    def near(self, tile: Any, rows: TileLimits, columns: TileLimits) -> Iterator[TilePairs]:
         """Find the estimates that reach the limit of their row or their column, see `cosines.near`."""
         found: Iterator[TilePairs] = self.loops.near(tile, rows, columns)
         return found

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.cosines import Limits, TilePairs
+from mexma_cli.knn.cosines import TileLimits, TilePairs
 from mexma_cli.knn.products import Centred, Float32, Multiply
 
 
@@ -50,7 +50,7 @@ class BFloat16(Centred):
 
         return multiply
 
-    def near(self, tile: Any, rows: Limits, columns: Limits) -> Iterator[TilePairs]:
+    def near(self, tile: Any, rows: TileLimits, columns: TileLimits) -> Iterator[TilePairs]:
         return kernels.near(tile.view(torch.int16).numpy().view(np.uint16), rows, columns)
 
     def here(self, estimates: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from torch import nn
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.objectives.views import PairViews, StackedSides, TokenPairs, Vocabulary
 from mexma_cli.store.pairs import ExtraColumn
 
 
@@ -81,7 +81,7 @@ class Objective(nn.Module, ABC):
 
         It may run in another thread, while the batch before is trained on.
         """
-        return Sides.of(pairs, self.vocabulary).views()
+        return StackedSides.of(pairs, self.vocabulary).views()
 
     @abstractmethod
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from mexma_cli.encoder.loading.weights import FILES, read_weights
 from mexma_cli.encoder.model.hugging_face import build_model
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.objectives.views import PairViews, StackedSides, TokenPairs, Vocabulary
 
 _GOLDEN = 0x9E3779B97F4A7C15
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def masked_views(
     Args:
         symmetric: If not, one side of each pair, drawn at random, is masked, and only the other is clean.
     """
-    sides = Sides.of(pairs, vocabulary)
+    sides = StackedSides.of(pairs, vocabulary)
     shown, hidden = sides.by_length, sides.translations
     if not symmetric:
         sources = sides.of_run[: len(pairs.ids)].astype(np.uint64)
@@ -142,7 +142,7 @@ def token_keys(lengths: Sequence[int], sentences: np.ndarray, seed: int) -> np.n
 
     Args:
         lengths: Tokens in each of N sentences.
-        sentences: uint64 [N], what the sentence is in the run (`Sides.of_run`).
+        sentences: uint64 [N], what the sentence is in the run (`StackedSides.of_run`).
 
     Returns:
         uint64 [T].

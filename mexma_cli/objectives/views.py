@@ -148,7 +148,7 @@ class PairViews(OfTensors):
 
 
 @dataclass(frozen=True)
-class Sides:
+class StackedSides:
     """Both sides of B pairs as 2B sentences with their first and last tokens, sources before targets; and
     behind them their H hard negatives.
 
@@ -170,7 +170,7 @@ class Sides:
     first_position: int
 
     @classmethod
-    def of(cls, pairs: TokenPairs, vocabulary: Vocabulary) -> Sides:
+    def of(cls, pairs: TokenPairs, vocabulary: Vocabulary) -> StackedSides:
         """The sentences of these pairs."""
         count = len(pairs.ids)
         sides = ([pair[side] for pair in pairs.ids] for side in (0, 1))

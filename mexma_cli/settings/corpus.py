@@ -25,7 +25,7 @@ from mexma_cli.settings.stages import (
 Code = str
 
 
-class RunEncoder(EncoderChoice):
+class CorpusEncoder(EncoderChoice):
     """The encoder, as the [encoder options](cli.md#encoder-options)."""
 
     model: str = BUNDLED
@@ -33,7 +33,7 @@ class RunEncoder(EncoderChoice):
     code_revision: ClassVar[None] = None  # pyrefly: ignore[bad-override]
 
 
-class RunSplitting(SplitSettings):
+class CorpusSplitting(SplitSettings):
     """How documents become sentences, as the options of [`mexma split`](cli.md#mexma-split)."""
 
     splitter_model: ClassVar[None] = None  # pyrefly: ignore[bad-override]
@@ -46,7 +46,7 @@ class TextFiles(Section):
 
     input: tuple[str, ...] = Field(min_length=1)
     """Files, folders, globs or URLs, from `root`, with one sentence a line or, with `split`, documents."""
-    split: RunSplitting | None = None
+    split: CorpusSplitting | None = None
     """Split documents into sentences; `{}` for the defaults."""
 
     _one_or_more = field_validator("input", mode="before")(in_a_tuple)
@@ -68,7 +68,7 @@ class UnitSizes(Section):
     """Rows of either side that one unit searches."""
 
 
-class RunMining(MineSettings):
+class CorpusMining(MineSettings):
     """How pairs are mined, as the options of [`mexma mine`](cli.md#mexma-mine)."""
 
     retrieval: Retrieval = "max"
@@ -77,7 +77,7 @@ class RunMining(MineSettings):
     """Look for pairs within documents of the same id only; needs `split`."""
 
 
-class RunFilter(RuleSettings):
+class CorpusFilter(RuleSettings):
     """Pairs that are dropped by [rules](cli.md#rules), as the options of [`mexma
     filter`](cli.md#mexma-filter)."""
 
@@ -140,7 +140,7 @@ class CorpusRecipe(Section):
     root: str = "."
     """Folder or URL that input paths start from. If relative, each input is looked for beside the recipe,
     then in the current folder."""
-    encoder: RunEncoder = Field(default_factory=RunEncoder)
+    encoder: CorpusEncoder = Field(default_factory=CorpusEncoder)
     """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)
     """The text of each language, by its code."""
@@ -148,11 +148,11 @@ class CorpusRecipe(Section):
     """all: each language with each; a code: each language into this one; or a list of [source, target]."""
     units: UnitSizes = Field(default_factory=UnitSizes)
     """Size of units of work."""
-    mine: RunMining = Field(default_factory=RunMining)
+    mine: CorpusMining = Field(default_factory=CorpusMining)
     """How pairs are mined."""
     align: AlignSettings | None = None
     """Align documents of the same id instead of mining; needs `split`. `{}` for the defaults."""
-    filter: RunFilter | None = None
+    filter: CorpusFilter | None = None
     """Drop pairs by rules; `{}` for the default ones."""
     output: CorpusOutput = Field(default_factory=CorpusOutput)
     """How pairs are written."""

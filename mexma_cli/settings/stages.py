@@ -124,7 +124,7 @@ class RuleSettings(Section):
     """Identify languages with this fastText model, such as GlotLID (extra `fasttext`)."""
 
 
-Kind = Literal["text", "jsonl", "tmx", "html", "warc"]
+FileKind = Literal["text", "jsonl", "tmx", "html", "warc"]
 
 
 class SplitSettings(RuleSettings):
@@ -132,7 +132,7 @@ class SplitSettings(RuleSettings):
 
     document: Annotated[Literal["line", "blank", "file"], Option()] = "line"
     """A document of a text file: one line, the lines between blank lines, or the whole file."""
-    format: Annotated[Kind | None, Option(unset="by their names")] = None
+    format: Annotated[FileKind | None, Option(unset="by their names")] = None
     """Format of the inputs."""
     text_field: Annotated[str, Option()] = "text"
     """JSONL: the field of the text."""

@@ -12,7 +12,7 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.classifier.calibration import answered, logits
 from mexma_cli.classifier.model import bundled
-from mexma_cli.classifier.training import MOST, Parallel, Trained, calibration_error, train
+from mexma_cli.classifier.training import MOST, Parallel, TrainedClassifier, calibration_error, train
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import EncoderChoice
 from mexma_cli.stages.embed.inputs import load_encoder_of
@@ -98,7 +98,7 @@ def _kept(said: np.ndarray, every: np.ndarray, right: np.ndarray) -> KeptPairs:
     return KeptPairs(good, bad, all_pairs, calibration_error(said, right), loss)
 
 
-def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> Trained:
+def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: Path) -> TrainedClassifier:
     """Train a classifier on the rows of two stores that are translations of one another, and write it. Of
     sentences that occur again the first counts, and of many pairs `MOST` at random; `encoder` made the
     stores."""

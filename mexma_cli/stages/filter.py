@@ -26,7 +26,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space, together, write_json_atomic
 from mexma_cli.formats.bitext import (
     LANGUAGES_STATED_BY,
-    Bitext,
+    OpenedPairs,
     Pair,
     format_of,
     formats,
@@ -268,7 +268,7 @@ def _seen(
 
 
 def _judged(
-    bitext: Bitext,
+    bitext: OpenedPairs,
     rules: PairRules,
     model: Identifier | None,
     job: FilterJob,
@@ -301,7 +301,7 @@ def _judged(
         )
 
 
-def _batches(bitext: Bitext, as_read: bool, rejects: bool) -> Iterator[Batch]:
+def _batches(bitext: OpenedPairs, as_read: bool, rejects: bool) -> Iterator[Batch]:
     is_tsv, with_ids = bitext.kind == Tsv.name, None
     while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
@@ -419,7 +419,7 @@ def _as_tsv(pair: Pair, with_ids: bool) -> str:
 
 
 def _written(
-    kept: Iterator[list[str | Pair]], bitext: Bitext, kind: str, left_out: Counter[str]
+    kept: Iterator[list[str | Pair]], bitext: OpenedPairs, kind: str, left_out: Counter[str]
 ) -> Iterator[Chunk]:
     """The text of the outputs: lines as they are, below the header that they have, which then
     is not left out; pairs in the format, whose other values are left out."""

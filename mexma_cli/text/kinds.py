@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.stages import Kind
+from mexma_cli.settings.stages import FileKind
 from mexma_cli.text.compression import plain_name
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FileKind] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
     ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc", ".wet": "warc", ".wat": "warc",
 }  # fmt: skip
@@ -33,7 +33,7 @@ _BEGINS = {
 _KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern in _BEGINS.items()}
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> FileKind:
     """The kind of a file, by its name."""
     return KINDS.get(suffix_of(path), "text")
 

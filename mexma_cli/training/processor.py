@@ -34,16 +34,16 @@ _ENCODERS = {family.model.replace("Model", "Encoder") for family in FAMILIES.val
 
 
 def use_fast_layers(module: nn.Module) -> None:
-    """Put an `Encoder` in the place of each of transformers' encoders of BERT's family, for packed
+    """Put an `ProcessorEncoder` in the place of each of transformers' encoders of BERT's family, for packed
     sentences in float32 or bfloat16. Weights keep their names, and are the same tensors."""
     for parent in list(module.modules()):
         for name, part in parent.named_children():
             kind = type(part)
             if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.models."):
-                setattr(parent, name, Encoder(part))
+                setattr(parent, name, ProcessorEncoder(part))
 
 
-class Encoder(nn.Module):
+class ProcessorEncoder(nn.Module):
     """The layers one after the other; products are of autocast's type."""
 
     def __init__(self, encoder: Any) -> None:

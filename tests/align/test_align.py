@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.align.align import Alignment, Side, align
+from mexma_cli.align.align import Alignment, DocumentVectors, align
 from mexma_cli.settings.stages import AlignSettings
 
 
@@ -19,7 +19,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0).astype(np.float32)
 
 
-def side(vectors: np.ndarray) -> Side:
+def side(vectors: np.ndarray) -> DocumentVectors:
     """A document whose runs have the sums of their sentences' vectors."""
 
     def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -28,7 +28,7 @@ def side(vectors: np.ndarray) -> Side:
         sums = [vectors[start : start + size].sum(axis=0) for start, size in zip(starts, sizes, strict=True)]
         return unit(np.array(sums).reshape(-1, vectors.shape[1]))
 
-    return Side(unit(vectors), np.full(len(vectors), 50), runs)
+    return DocumentVectors(unit(vectors), np.full(len(vectors), 50), runs)
 
 
 def covered(alignments: list[Alignment], source: int, target: int) -> None:
@@ -60,7 +60,9 @@ def test_documents_shorter_than_the_largest_run() -> None:
         covered(align(side(vectors[:n]), side(vectors[:m]), AlignSettings(max_size=6)), n, m)
 
 
-def planted(random: np.random.Generator, shapes: list[tuple[int, int]]) -> tuple[Side, Side, list[Alignment]]:
+def planted(
+    random: np.random.Generator, shapes: list[tuple[int, int]]
+) -> tuple[DocumentVectors, DocumentVectors, list[Alignment]]:
     """Documents whose alignments have these shapes: the vectors of both sides of each have the same sum."""
     source, target, gold, at = [], [], [], [0, 0]
     lengths: tuple[list[int], list[int]] = [], []

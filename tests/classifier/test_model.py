@@ -13,7 +13,7 @@ from mexma_cli.classifier import model
 from mexma_cli.classifier.features import FEATURES, columns, feature, spread_of
 from mexma_cli.classifier.model import (
     Classifier,
-    Weights,
+    ClassifierWeights,
     bundled,
     features_for,
     probabilities_of,
@@ -116,9 +116,9 @@ def test_the_bundled_weights_are_of_the_features_that_there_are_and_of_mini() ->
 
 def test_weights_are_written_and_read(tmp_path: Path) -> None:
     one = Classifier(("margin", "length"), (1.0, 0.5), (2.0, 1.0), (3.0, -1.5), -0.25)
-    weights = Weights("by hand", "x", "f", 8, {"text": one})
+    weights = ClassifierWeights("by hand", "x", "f", 8, {"text": one})
     weights.write(tmp_path / "w.json")
-    assert Weights.read(tmp_path / "w.json") == weights
+    assert ClassifierWeights.read(tmp_path / "w.json") == weights
     content = json.loads((tmp_path / "w.json").read_text())
     assert content["classifiers"]["text"]["features"][1] == {
         "name": "length", "mean": 0.5, "scale": 1.0, "coefficient": -1.5,
@@ -127,7 +127,7 @@ def test_weights_are_written_and_read(tmp_path: Path) -> None:
     other = replace(weights, by={"text": replace(one, features=("margin", "glossary"))})
     other.write(tmp_path / "w.json")
     with pytest.raises(MexmaError, match="feature 'glossary'"):
-        Weights.read(tmp_path / "w.json")
+        ClassifierWeights.read(tmp_path / "w.json")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_weights_are_written_and_read(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "w.json").write_text(content)
     with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
-        Weights.read(tmp_path / "w.json")
+        ClassifierWeights.read(tmp_path / "w.json")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, key: str, value: str)
     text = model.WEIGHTS.read_text(encoding="utf-8")
     (tmp_path / "w.json").write_text(re.sub(rf'"{key}": [-.0-9]+', f'"{key}": {value}', text))
     with pytest.raises(MexmaError, match=r"w\.json is no file of a classifier's weights"):
-        Weights.read(tmp_path / "w.json")
+        ClassifierWeights.read(tmp_path / "w.json")
 
 
 def test_a_name_is_registered_once() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.runs import JoinedRuns, SummedRuns, run_encoder, stored_vectors
+from mexma_cli.encoder.runs import JoinedRuns, SummedRuns, document_encoder, stored_vectors
 from tests.examples import demo_pairs
 
 
@@ -54,15 +54,15 @@ def test_stored_vectors_of_any_length_have_length_one() -> None:
 
 
 def test_which_encoders_are_bags(mini: SentenceEncoder, tiny: SentenceEncoder) -> None:
-    assert isinstance(run_encoder(mini), SummedRuns)
-    assert isinstance(run_encoder(tiny), JoinedRuns), "it has two layers"
+    assert isinstance(document_encoder(mini), SummedRuns)
+    assert isinstance(document_encoder(tiny), JoinedRuns), "it has two layers"
     one_layer = SentenceEncoder.load("mini", "cpu")
     one_layer.prefix = "query: "
-    assert isinstance(run_encoder(one_layer), JoinedRuns), "a run has the prefix once"
+    assert isinstance(document_encoder(one_layer), JoinedRuns), "a run has the prefix once"
     one_layer.prefix = ""
     weights = one_layer.transformer.weights
     weights["embeddings.position_embeddings.weight"][2, 0] += 1
-    assert isinstance(run_encoder(one_layer), JoinedRuns), "its vectors depend on the order"
+    assert isinstance(document_encoder(one_layer), JoinedRuns), "its vectors depend on the order"
 
 
 def test_runs_of_any_encoder_are_those_of_the_joined_text(tiny: SentenceEncoder) -> None:

@@ -17,7 +17,7 @@ from mexma_cli.evaluation.leakage import (
     published_as,
 )
 from mexma_cli.evaluation.sts import ScoredPairs
-from mexma_cli.evaluation.tatoeba import GROUPS, AlignedPair
+from mexma_cli.evaluation.tatoeba import GROUPS, TatoebaTest
 from mexma_cli.reporting.tables import published_rows
 
 MEANINGS = 12
@@ -41,9 +41,9 @@ def split(vectors: np.ndarray) -> dict[str, np.ndarray]:
     return {"meaning": vectors - language, "language": language}
 
 
-def pair(language: str) -> AlignedPair:
+def pair(language: str) -> TatoebaTest:
     numbers = range(MEANINGS)
-    return AlignedPair(language, [f"{language} {n}" for n in numbers], [f"eng {n}" for n in numbers])
+    return TatoebaTest(language, [f"{language} {n}" for n in numbers], [f"eng {n}" for n in numbers])
 
 
 def test_parts_side_by_side() -> None:

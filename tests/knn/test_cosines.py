@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.knn import cosines, kernels
-from mexma_cli.knn.cosines import EMPTY, Limits, keys_of
+from mexma_cli.knn.cosines import EMPTY, TileLimits, keys_of
 
 
 @pytest.mark.parametrize("dim", [1, 7, 8, 320, 1029])
@@ -47,8 +47,8 @@ def test_all_estimates_that_reach_a_limit_are_found(
     bits = (tile.view(np.uint32) >> 16).astype(np.uint16)
     if low:
         tile = (bits.astype(np.uint32) << 16).view(np.float32)
-    limits = [Limits(rng.normal(1.5, 1, size), rng.normal(0, 1, size)) for size in sizes]
-    limits = [Limits(*(part.astype(np.float32) for part in limit)) for limit in limits]
+    limits = [TileLimits(rng.normal(1.5, 1, size), rng.normal(0, 1, size)) for size in sizes]
+    limits = [TileLimits(*(part.astype(np.float32) for part in limit)) for limit in limits]
     rows, columns = limits
     reached = (tile >= rows.need[:, None] - columns.above) | (tile >= columns.need - rows.above[:, None])
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import device, exact_search
-from mexma_cli.knn.cosines import Limits
+from mexma_cli.knn.cosines import TileLimits
 from mexma_cli.knn.device import OnDevice
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.products import Block, Float32, Int8
@@ -120,7 +120,7 @@ def test_every_pair_that_reaches_a_bound_comes_back_from_a_device(monkeypatch: p
     rng = np.random.default_rng(0)
     tile = torch.from_numpy(rng.standard_normal((70, 900))).half()
     limits = [
-        Limits(
+        TileLimits(
             *(
                 torch.from_numpy(part)
                 for part in (np.full(size, 2.5, np.float32), rng.random(size, np.float32))

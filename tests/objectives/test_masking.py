@@ -29,7 +29,7 @@ from mexma_cli.objectives.masking import (
     masked_views,
     token_keys,
 )
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.objectives.views import PairViews, StackedSides, TokenPairs, Vocabulary
 
 VOCABULARY = Vocabulary(
     bos=0, eos=2, mask=999, special=frozenset({0, 1, 2, 3, 999}), size=1000, first_position=2
@@ -96,7 +96,7 @@ def test_a_pair_is_masked_the_same_in_every_batch() -> None:
 
 def test_identities_are_the_same_in_every_process() -> None:
     """They are compared between processes, whose own hashes of bytes differ."""
-    views = Sides.of(TokenPairs([(np.array([5]), np.array([6]))]), VOCABULARY).views()
+    views = StackedSides.of(TokenPairs([(np.array([5]), np.array([6]))]), VOCABULARY).views()
     assert views.identities.tolist() == [1450421889531408521, 1234376946377559886]
 
 
@@ -139,7 +139,7 @@ def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
 
 
 def test_without_masking_there_is_one_half() -> None:
-    views = Sides.of(TokenPairs(random_pairs(3)), VOCABULARY).views()
+    views = StackedSides.of(TokenPairs(random_pairs(3)), VOCABULARY).views()
     assert len(views.batch.lengths) == 6
     assert len(views.masked_tokens) == len(views.labels) == views.source_labels == 0
 
@@ -147,7 +147,7 @@ def test_without_masking_there_is_one_half() -> None:
 def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
     a, b, c, d = (np.array([10 + i, 20 + i]) for i in range(4))
     pairs = [(a, b), (a, c), (d, c), (d, np.array([77]))]
-    views = Sides.of(TokenPairs(pairs), VOCABULARY).views()
+    views = StackedSides.of(TokenPairs(pairs), VOCABULARY).views()
     _, _, repeated = views.negatives(torch.zeros(len(views.identities), 1))
     expected = np.zeros((4, 4), dtype=bool)
     for i, j in [(0, 1), (1, 2), (2, 3)]:
@@ -197,7 +197,7 @@ def test_pairs_for_the_head_of_dap_lie_where_they_say(count: int, direction: Any
     """Each sequence is a pair without its first tokens; only the predicted side has hidden ones."""
     pairs, start = random_pairs(count, count), 7
     chosen = TokenPairs(pairs, 3, start, np.arange(count) + 10)
-    sides = Sides.of(chosen, VOCABULARY)
+    sides = StackedSides.of(chosen, VOCABULARY)
     views = sides.views()
     head = HeadInputs.of(views, sides, chosen, Rtl(ratio=ratio, direction=direction))
     assert len(views.batch.lengths) == 2 * count

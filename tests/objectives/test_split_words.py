@@ -12,7 +12,7 @@ from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.masking import Masking, masked_views
 from mexma_cli.objectives.mexma.loss import Mexma
 from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
-from mexma_cli.objectives.views import Sides, TokenPairs, Vocabulary
+from mexma_cli.objectives.views import StackedSides, TokenPairs, Vocabulary
 from tests.examples import demo_pairs, untrained_bag
 
 PAIRS = [tuple(pair.split("\t")) for pair in demo_pairs(12)]
@@ -36,7 +36,7 @@ def pairs(encoder: SentenceEncoder) -> list[tuple[np.ndarray, np.ndarray]]:
 def test_sentences_have_the_vectors_that_they_have_in_use(
     encoder: SentenceEncoder, pairs: list[tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    views = Sides.of(TokenPairs(pairs), Vocabulary.of(encoder, ngrams=True)).views()
+    views = StackedSides.of(TokenPairs(pairs), Vocabulary.of(encoder, ngrams=True)).views()
     hidden = run_packed(encoder.model, views.batch, encoder.backend)
     found = hidden[views.batch.cu_seqlens[:-1].long()].numpy()
     for rows, texts in zip((views.source_rows, views.target_rows), zip(*PAIRS, strict=True), strict=True):

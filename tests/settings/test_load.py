@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
 from mexma_cli.objectives.mexma.settings import MexmaSettings
-from mexma_cli.settings.corpus import CorpusRecipe, RunFilter
+from mexma_cli.settings.corpus import CorpusFilter, CorpusRecipe
 from mexma_cli.settings.load import SYNONYMS, explained, load, load_any, load_corpus, shipped
 from mexma_cli.settings.section import Empty, Section, kinds_of
 from mexma_cli.settings.training import DecomposeRecipe, Recipe
@@ -715,7 +715,7 @@ def test_nothing_is_null_or_an_empty_text() -> None:
     nothing = ["output.compression=", "mine.threshold= ", "filter=", "filter.off=[long]", "encoder.revision="]
     recipe = load_corpus(CORPUS, ["output.compression=gz", "filter={lid: none}", *nothing])
     assert (recipe.output.compression, recipe.mine.threshold, recipe.encoder.revision) == ("", None, None)
-    assert recipe.filter == RunFilter(off=("long",))
+    assert recipe.filter == CorpusFilter(off=("long",))
     assert load_corpus(CORPUS, ["filter={}", "filter="]).filter is None
     assert load(SMALL, ["dev="]).dev is None
     for override, message in (

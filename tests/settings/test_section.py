@@ -15,7 +15,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.retrieval import RETRIEVALS
 from mexma_cli.numerics.precisions import SHORT_NAMES
-from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining
+from mexma_cli.settings.corpus import CorpusEncoder, CorpusFilter, CorpusMining, LanguageText
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.settings.section import Section, explanation, naming_keys, option_of, with_keys
 from mexma_cli.settings.stages import (
@@ -104,7 +104,7 @@ def test_a_recipe_has_no_keys_that_only_a_command_has_or_python() -> None:
     ],
 )
 def test_hints_name_keys_of_recipes(said: str | None, told: str | None) -> None:
-    sections = {"align": AlignSettings, "encoder": RunEncoder, "filter": RunFilter}
+    sections = {"align": AlignSettings, "encoder": CorpusEncoder, "filter": CorpusFilter}
     with pytest.raises(MexmaError) as caught, naming_keys(sections):
         raise MexmaError("--keep is wrong, --docs too", said)
     assert (caught.value.message, caught.value.hint) == ("`align.keep` is wrong, --docs too", told)
@@ -112,6 +112,8 @@ def test_hints_name_keys_of_recipes(said: str | None, told: str | None) -> None:
 
 
 def test_flags_and_commands_are_keys() -> None:
-    assert with_keys("--drop-copies drops them", {"mine": RunMining}) == "`mine.drop_copies: true` drops them"
+    assert (
+        with_keys("--drop-copies drops them", {"mine": CorpusMining}) == "`mine.drop_copies: true` drops them"
+    )
     said = with_keys("`mexma split a.txt` or `mexma info a.txt`", {"languages.fra": LanguageText})
     assert said == "`languages.fra.split: {}` or `mexma info a.txt`"

@@ -22,8 +22,8 @@ from mexma_cli.training.distributed import save_activations
 from mexma_cli.training.processor import (
     BLOCK,
     Dropout,
-    Encoder,
     Layer,
+    ProcessorEncoder,
     _draw,
     add_norm,
     denormals_flushed,
@@ -193,7 +193,10 @@ def test_it_takes_the_place_of_berts_encoders_and_of_no_other(model: PreTrainedM
     parts = nn.ModuleList([model, UnmaskingHead(Head(layers=1, heads=4, ffn=16), 32, 10), other])
     names = list(parts.state_dict())
     use_fast_layers(parts)
-    assert [type(part) for part in (parts[0].encoder, parts[1].layers)] == [Encoder, Encoder]
+    assert [type(part) for part in (parts[0].encoder, parts[1].layers)] == [
+        ProcessorEncoder,
+        ProcessorEncoder,
+    ]
     assert sum(type(part) is Layer for part in parts.modules()) == 3
     assert type(parts[2]) is nn.TransformerEncoder
     assert list(parts.state_dict()) == names

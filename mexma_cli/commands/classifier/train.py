@@ -27,7 +27,7 @@ from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.classifier.training import Trained
+    from mexma_cli.classifier.training import TrainedClassifier
     from mexma_cli.stages.classifier import Corrected
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def _print_corrected(found: Corrected, as_json: bool) -> None:
         log.warning("%s", doubt)
 
 
-def _print(found: Trained, as_json: bool) -> None:
+def _print(found: TrainedClassifier, as_json: bool) -> None:
     f1, calibration = found.measures.f1, found.measures.calibration
     if as_json:
         figures = {

@@ -29,7 +29,7 @@ from mexma_cli.encoder.loading.settings import (
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
 from mexma_cli.encoder.loading.weights import missing, reason
-from mexma_cli.encoder.model.transformer import Embed, Sentences, Weights, quieten_transformers
+from mexma_cli.encoder.model.transformer import EmbedBatch, Sentences, Weights, quieten_transformers
 from mexma_cli.errors import MexmaError, installed_by
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class LibraryModel(Weights):
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
         self.library.to(device=device, dtype=dtype)
 
-    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> EmbedBatch:
         return LibraryEncoder(self, prefix, max_tokens, most or 32, low).embed  # 32 is its default
 
 
@@ -226,7 +226,7 @@ class LibraryEncoder:
     low: bool
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`transformer.Embed`), batch by batch.
+        """Rows and vectors (`transformer.EmbedBatch`), batch by batch.
 
         The batches are the library's own: with some models the vector of a text depends on the padding, and
         so on the others. A batch of texts without tokens gets another text, since many models refuse it.

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from mexma_cli.encoder.loading.settings import FolderSettings, NotCovered
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, panic_as_message
 from mexma_cli.encoder.loading.weights import FILES, damage_as_message, read_weights
-from mexma_cli.encoder.model.bag import Table
+from mexma_cli.encoder.model.bag import TokenVectors
 from mexma_cli.encoder.model.families import TABLE
 from mexma_cli.errors import MexmaError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def read_table(settings: FolderSettings) -> Table:
+def read_table(settings: FolderSettings) -> TokenVectors:
     """The token vectors, float32 [tokens, dim]. Refused: damaged ones, and (`NotCovered`) numbers that
     sentence-transformers may read in another way."""
     folder = settings.transformer
@@ -40,7 +40,7 @@ def read_table(settings: FolderSettings) -> Table:
             table = table.float() * scales.float()[:, None]
     if not table.is_floating_point():
         raise NotCovered(f"{folder}: token vectors of the type {table.dtype} are not supported")
-    return Table(np.ascontiguousarray(table.float().numpy()))
+    return TokenVectors(np.ascontiguousarray(table.float().numpy()))
 
 
 class StaticTokenizer(LazyTokenizer):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mexma_cli.encoder.model.families import STATIC, TABLE, Pooling
-from mexma_cli.encoder.model.transformer import Embed, Sentences, Weights
+from mexma_cli.encoder.model.transformer import EmbedBatch, Sentences, Weights
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import bags
 from mexma_cli.numerics.threads import in_blocks
@@ -32,7 +32,7 @@ _KEPT = 1 << 15  # tokens whose terms are kept
 _TOKENS = 1 << 14  # of sentences whose terms are looked up together
 
 
-class Table(Weights):
+class TokenVectors(Weights):
     """A static encoder: token vectors, whose mean is that of a sentence.
 
     Args:
@@ -69,18 +69,18 @@ class Table(Weights):
     def is_bag(self, pooling: Pooling, tolerance: float = 0.0) -> bool:
         return True
 
-    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> EmbedBatch:
         return self.embed
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means of tokens' vectors, of float64 (`transformer.Embed`); zeros for a sentence without any."""
+        """Means of tokens' vectors, of float64 (`EmbedBatch`); zeros for a sentence without any."""
         counts = np.fromiter(map(len, some.tokens), np.int64, len(some.tokens))
         found = bags.sums(self.vectors, np.concatenate([*some.tokens, counts[:0]]), counts)
         found /= np.maximum(counts, 1)[:, None]
         yield np.arange(len(found)), found.astype(np.float32)
 
 
-class Bag:
+class BagOfEmbeddings:
     """Weights that are a bag (`Weights.is_bag`), with their values as they are when this is made.
 
     Attributes:
@@ -121,7 +121,7 @@ class Bag:
         self._kept, self._turn = _Kept(max(_KEPT, len(positions)), self.width + self.heads), Lock()
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Last hidden states of the first tokens, which each sentence has (`transformer.Embed`)."""
+        """Last hidden states of the first tokens, which each sentence has (`transformer.EmbedBatch`)."""
         sums = self.sums([ids[1:] for ids in some.tokens], some.extra)
         yield np.arange(len(sums)), self.hidden(sums)
 

@@ -50,7 +50,7 @@ class TransformerEncoder:
             self.transformer.model.eval()
 
     def embed(self, some: Sentences) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and vectors (`transformer.Embed`) in batches; one without tokens has that of an empty mean."""
+        """Rows and vectors (`EmbedBatch`) in batches; one without tokens has that of an empty mean."""
         lengths = np.array([len(ids) for ids in some.tokens], dtype=np.int64)
         there, empty = np.flatnonzero(lengths), np.flatnonzero(lengths == 0)
         if len(empty):

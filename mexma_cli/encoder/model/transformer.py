@@ -37,7 +37,7 @@ def quieten_transformers() -> None:
 
 
 class Weights:
-    """The weights of an encoder: a `Transformer`, a `bag.Table` or a `library.LibraryModel`.
+    """The weights of an encoder: a `Transformer`, a `bag.TokenVectors` or a `library.LibraryModel`.
 
     Attributes:
         settings: What beside the weights decides the vectors, for the fingerprint.
@@ -112,8 +112,8 @@ class Weights:
         return {name: one.detach().numpy() for name, one in weights.items()} if plain else None
 
     def made(self, kind: Callable[[Any, Any], Made], how: Any) -> Made:
-        """The `Bag` or `Engine` of the weights as they are now: the last one, unless they have changed or
-        something else was asked for."""
+        """The `BagOfEmbeddings` or `Engine` of the weights as they are now: the last one, unless they have
+        changed or something else was asked for."""
         of = kind, how, self._state()
         if self._made[0] != of:
             self._made = of, kind(self, how)
@@ -160,7 +160,7 @@ class Weights:
         spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
         return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
 
-    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> Embed:
+    def embedding(self, prefix: str, max_tokens: int, most: int | None, low: bool) -> EmbedBatch:
         """The way to compute vectors with weights that are not pooled afterwards (`pools`).
 
         Args:
@@ -187,7 +187,7 @@ class Sentences:
     extra: np.ndarray | None = None
 
 
-Embed = Callable[[Sentences], Iterator[tuple[np.ndarray, np.ndarray]]]
+EmbedBatch = Callable[[Sentences], Iterator[tuple[np.ndarray, np.ndarray]]]
 """A way to compute vectors: it gives rows of the sentences, int64 [n], and their vectors, float32 [n, dim],
 until there are all."""
 

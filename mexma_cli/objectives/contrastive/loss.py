@@ -13,7 +13,7 @@ from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
 from mexma_cli.objectives.masking import MaskedSequences, Masking, VocabularyHead, load_masked_lm, with_masked
 from mexma_cli.objectives.ranking import TranslationRanking
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.objectives.views import PairViews, StackedSides, TokenPairs, Vocabulary
 
 
 class Contrastive(TranslationRanking):
@@ -94,11 +94,11 @@ class TranslationLM(nn.Module):
 
 def concatenated_views(pairs: TokenPairs, vocabulary: Vocabulary, masking: Masking) -> PairViews:
     """Both sides clean, and behind them each pair as one masked sequence, source before target."""
-    sides = Sides.of(pairs, vocabulary)
+    sides = StackedSides.of(pairs, vocabulary)
     return with_masked(sides.views(), _joined(sides, vocabulary), masking, vocabulary, pairs.seed)
 
 
-def _joined(sides: Sides, vocabulary: Vocabulary) -> MaskedSequences:
+def _joined(sides: StackedSides, vocabulary: Vocabulary) -> MaskedSequences:
     """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
     count = len(sides.of_run) // 2
     skipped = int(vocabulary.joint is None)

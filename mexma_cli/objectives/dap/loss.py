@@ -26,7 +26,7 @@ from mexma_cli.objectives.base import Start, check_first_token, check_mask_token
 from mexma_cli.objectives.dap.settings import DapSettings, Rtl
 from mexma_cli.objectives.masking import VocabularyHead, load_masked_lm, token_keys, uniform
 from mexma_cli.objectives.ranking import TranslationRanking
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs
+from mexma_cli.objectives.views import PairViews, StackedSides, TokenPairs
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HeadInputs(OfTensors):
     languages: torch.Tensor
 
     @classmethod
-    def of(cls, views: PairViews, sides: Sides, pairs: TokenPairs, settings: Rtl) -> HeadInputs:
+    def of(cls, views: PairViews, sides: StackedSides, pairs: TokenPairs, settings: Rtl) -> HeadInputs:
         """Where the head finds the tokens of each pair, by length, and which of them are hidden from it."""
         batch = views.batch
         row = torch.cat([views.source_rows, views.target_rows]).numpy()
@@ -128,7 +128,7 @@ class Dap(TranslationRanking):
 
     def batch(self, pairs: TokenPairs) -> DapViews:
         """Both sides clean, and their tokens as the head takes them."""
-        sides = Sides.of(pairs, self.vocabulary)
+        sides = StackedSides.of(pairs, self.vocabulary)
         views = sides.views()
         return DapViews(**vars(views), head=HeadInputs.of(views, sides, pairs, self.rtl))
 

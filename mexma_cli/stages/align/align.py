@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mexma_cli.align.align import Side, align
+from mexma_cli.align.align import DocumentVectors, align
 from mexma_cli.align.documents import coverage, sentence_weights
-from mexma_cli.encoder.runs import RunEncoder, stored_vectors
+from mexma_cli.encoder.runs import DocumentEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import WRITING, AlignedPair, BitextFormat, named_format, outputs_of, write_pairs
 from mexma_cli.formats.documents import DocumentPair
@@ -66,7 +66,7 @@ class DocumentInputs:
 
 
 @dataclass(frozen=True)
-class Documents:
+class PairedDocuments:
     """The documents of both sides.
 
     `pairs` int32 [n, 2] are those that belong together, sorted, and `alone` the names of those of each side
@@ -86,13 +86,13 @@ class Documents:
         """The documents of both sides."""
         return len(self.source.names), len(self.target.names)
 
-    def with_found(self, pairs: np.ndarray) -> Documents:
+    def with_found(self, pairs: np.ndarray) -> PairedDocuments:
         """A copy of these documents with pairs that were found, sorted."""
         alone = unpaired((self.source.names, self.target.names), pairs)
         return replace(self, pairs=pairs, alone=alone, found=True)
 
 
-def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
+def open_documents(stack: ExitStack, inputs: DocumentInputs) -> PairedDocuments:
     """Open both sides, and pair their documents unless they are to be found. Refused: a file that is missing
     or damaged, ids or pairs that do not fit, documents none of which are paired, stores of different
     encoders."""
@@ -114,10 +114,10 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     if source.store is not None and target.store is not None:
         check_comparable(source.store, target.store)
     if inputs.find:
-        return Documents(source, target, np.zeros((0, 2), np.int32), ([], []))
+        return PairedDocuments(source, target, np.zeros((0, 2), np.int32), ([], []))
     ids = source.names, target.names
     pairs = pair_documents(ids, inputs.docs or paths, inputs.pairs)
-    return Documents(source, target, pairs, unpaired(ids, pairs))
+    return PairedDocuments(source, target, pairs, unpaired(ids, pairs))
 
 
 UNLIKE, _ENOUGH, SCARCE = 0.25, 20, 0.25
@@ -189,7 +189,7 @@ class Aligned:
     """The alignments of pairs of documents, RECORD [n], in the order of these and of their sentences; `span`
     is the first pair, and the one after the last, if not all were to be aligned."""
 
-    documents: Documents
+    documents: PairedDocuments
     records: np.ndarray
     span: tuple[int, int]
     settings: AlignSettings = field(default_factory=AlignSettings)
@@ -417,7 +417,7 @@ def _part(text: Document, span: tuple[int, int]) -> tuple[str, tuple[int, ...]]:
     return " ".join(text.sentences[slice(*span)]), tuple((text.lines[slice(*span)] + 1).tolist())
 
 
-def groups_of(documents: Documents) -> np.ndarray:
+def groups_of(documents: PairedDocuments) -> np.ndarray:
     """Where each group of pairs that are embedded together begins, and the end of the last: int64 [G + 1].
     They depend on nothing but the documents, so that a pair's vectors are the same in every run."""
     pairs = documents.pairs
@@ -436,8 +436,8 @@ class Aligner:
     """Aligns groups of pairs of documents. `clean` is done to a line of the source, and of the target, before
     it is embedded. Where pairs are `scored`, that takes time with the product of their lengths."""
 
-    documents: Documents
-    encoder: RunEncoder
+    documents: PairedDocuments
+    encoder: DocumentEncoder
     settings: AlignSettings
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
     clean: tuple[Cleaner, Cleaner] = (str, str)
@@ -496,7 +496,7 @@ class Aligner:
         ]
         return np.concatenate(records), encoder.cut
 
-    def embedded(self, side: int, numbers: Iterable[int]) -> list[Side]:
+    def embedded(self, side: int, numbers: Iterable[int]) -> list[DocumentVectors]:
         """Some documents of the source (0) or target (1), embedded together."""
         own, encoder = (self.documents.source, self.documents.target)[side], self.encoder
         numbers = list(numbers)
@@ -504,12 +504,12 @@ class Aligner:
         known = [own.vectors(number) if encoder.takes_vectors else None for number in numbers]
         found = encoder.documents(texts, known, self.languages[side])
         return [
-            Side(vectors, _lengths(text), runs, headings(text))
+            DocumentVectors(vectors, _lengths(text), runs, headings(text))
             for text, (vectors, runs) in zip(texts, found, strict=True)
         ]
 
     def sentences(self, side: int, numbers: range) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The vectors and lengths, as a `Side` has them, of some documents; those of stores are read."""
+        """The vectors and lengths (`DocumentVectors`) of some documents; those of stores are read."""
         own = (self.documents.source, self.documents.target)[side]
         known = [vectors for number in numbers if (vectors := own.vectors(number)) is not None]
         if len(known) < len(numbers):
@@ -525,9 +525,9 @@ _RUNNING = 3  # times that a running head is in a document, at least
 
 
 def headings(text: Sequence[str]) -> np.ndarray:
-    """Lines that look like headings, int8 [n] as of `Side`: 1 for short ones without a mark at their end, 2
-    for those without a letter (page numbers) and for headings that come again, whatever number is beside them
-    (running heads). None where many do: then the text has no marks."""
+    """Lines that look like headings, int8 [n] as of `DocumentVectors`: 1 for short ones without a mark at
+    their end, 2 for those without a letter (page numbers) and for headings that come again, whatever number
+    is beside them (running heads). None where many do: then the text has no marks."""
     found = np.array([_is_heading(line.strip()) for line in text], np.int8)
     places = np.flatnonzero(found)
     if len(places) > _HEADINGS * len(found):
@@ -547,7 +547,9 @@ def _lengths(text: Sequence[str]) -> np.ndarray:
     return np.array(list(map(len, text)), np.int64)
 
 
-def _records(number: int, source: Side, target: Side, settings: AlignSettings, scored: bool) -> np.ndarray:
+def _records(
+    number: int, source: DocumentVectors, target: DocumentVectors, settings: AlignSettings, scored: bool
+) -> np.ndarray:
     """The alignments of one pair of documents; all is left alone where one has no sentences."""
     sizes = len(source.lengths), len(target.lengths)
     if not all(sizes):

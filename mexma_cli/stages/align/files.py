@@ -24,7 +24,7 @@ from mexma_cli.align.documents import (
     sentence_weights,
 )
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.runs import run_encoder
+from mexma_cli.encoder.runs import document_encoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     Unfinished,
@@ -49,7 +49,7 @@ from mexma_cli.stages.align.align import (
     Aligner,
     Cleaner,
     DocumentInputs,
-    Documents,
+    PairedDocuments,
     groups_by,
     groups_of,
     open_documents,
@@ -178,7 +178,7 @@ def aligned(
         cleaners = _cleaners(job, documents)
         aligner = Aligner(
             documents,
-            run_encoder(encoder),
+            document_encoder(encoder),
             job.settings,
             job.languages,
             cleaners,
@@ -211,7 +211,9 @@ def aligned(
 
 
 @contextmanager
-def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> Iterator[AlignmentJournal]:
+def _journal(
+    job: AlignJob, documents: PairedDocuments, encoder: SentenceEncoder
+) -> Iterator[AlignmentJournal]:
     """Beside the output, or in a temporary folder if that is stdout or a device."""
     of = {
         "source": fingerprint(documents.source.identity),
@@ -234,7 +236,7 @@ def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> I
             yield AlignmentJournal(Path(folder), run)
 
 
-def _cleaners(job: AlignJob, documents: Documents) -> tuple[Cleaner, Cleaner]:
+def _cleaners(job: AlignJob, documents: PairedDocuments) -> tuple[Cleaner, Cleaner]:
     """The normalisation of lines of both sides before they are embedded: as with their stores."""
     stores = [side.store for side in (documents.source, documents.target)]
     if not any(store is not None and store.manifest.clean for store in stores):

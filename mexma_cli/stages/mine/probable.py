@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.classifier.features import load_features
-from mexma_cli.classifier.model import Classifier, Weights, bundled, bytes_for, probabilities_of, probable
-from mexma_cli.classifier.pairs import Side, known_of
+from mexma_cli.classifier.model import (
+    Classifier,
+    ClassifierWeights,
+    bundled,
+    bytes_for,
+    probabilities_of,
+    probable,
+)
+from mexma_cli.classifier.pairs import TextFacts, known_of
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
@@ -123,12 +130,12 @@ def pair_probabilities(
 
 def _classifier_for(
     stores: StorePair, sides: Sides, settings: JudgingSettings
-) -> tuple[Classifier, tuple[Side, Side]]:
+) -> tuple[Classifier, tuple[TextFacts, TextFacts]]:
     """The classifier for two stores, and what it has to know of their rows. It looks at words where it was
     trained with the encoder of the stores, for it embeds them; else it is said that it does not."""
     if settings.plugin is not None:
         load_features(settings.plugin)
-    weights = bundled() if settings.classifier is None else Weights.read(settings.classifier)
+    weights = bundled() if settings.classifier is None else ClassifierWeights.read(settings.classifier)
     manifest, embed = stores[0].manifest, None
     if weights.fingerprint == manifest.fingerprint:
         if "words" in weights.by:

@@ -18,7 +18,7 @@ from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.knn.exact_search import X_ROWS, bytes_needed
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.numerics.threads import threads
-from mexma_cli.settings.corpus import CorpusRecipe, RunEncoder
+from mexma_cli.settings.corpus import CorpusEncoder, CorpusRecipe
 from mexma_cli.settings.section import naming_keys
 from mexma_cli.stages.costs import PEAKS, STARTING, Cost, mining_cost, slowness
 from mexma_cli.stages.embed.embed import note_language
@@ -120,7 +120,7 @@ def estimate(
     recipe = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(recipe)
     before = resident()
-    with naming_keys({"encoder": RunEncoder}):
+    with naming_keys({"encoder": CorpusEncoder}):
         encoder = load_encoder(recipe.encoder)
     held = max(0, resident() - before)
     if calibrated:

@@ -14,7 +14,7 @@ from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError, choice
 from mexma_cli.files import checksum_again, checksum_file
 from mexma_cli.formats.bitext import formats, outputs_of
-from mexma_cli.settings.corpus import CorpusRecipe, LanguageText, RunEncoder, RunMining, RunSplitting
+from mexma_cli.settings.corpus import CorpusEncoder, CorpusMining, CorpusRecipe, CorpusSplitting, LanguageText
 from mexma_cli.settings.section import Section, naming_keys
 from mexma_cli.settings.stages import BUNDLED, RuleSettings
 from mexma_cli.stages.knn.search import has_index
@@ -142,7 +142,7 @@ def check_settings(recipe: CorpusRecipe) -> None:
     if recipe.align is not None and recipe.mine.model_fields_set:
         log.warning("`mine` has no effect: with `align`, sentences are aligned document by document")
     if recipe.align is None:
-        with naming_keys({"mine": RunMining}):
+        with naming_keys({"mine": CorpusMining}):
             with_score(recipe.mine, recipe.encoder.model, within=recipe.mine.within)
     if by_probability(recipe) and not has_threshold(recipe):
         log.info(
@@ -193,7 +193,7 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
         found[name] = {str(model): checksum_file(model)}
-    with naming_keys({"encoder": RunEncoder}):
+    with naming_keys({"encoder": CorpusEncoder}):
         encoder = files_of_encoder(recipe.encoder.name or BUNDLED)
     if recipe.align is not None or recipe.mine.within:
         _check_ids(recipe, found)
@@ -203,7 +203,7 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
 
 def keys_of_text(code: str) -> dict[str, type[Section]]:
     """Where the recipe says how the text of a language is read."""
-    return {f"languages.{code}": LanguageText, f"languages.{code}.split": RunSplitting}
+    return {f"languages.{code}": LanguageText, f"languages.{code}.split": CorpusSplitting}
 
 
 def _check_sentences(path: Path, code: str) -> None:
@@ -290,7 +290,7 @@ def plan(recipe: CorpusRecipe, inputs: Inputs, cut: Callable[[str], Cut | None])
     return kinds
 
 
-def splitting_of(recipe: CorpusRecipe, code: str, inputs: Inputs) -> RunSplitting:
+def splitting_of(recipe: CorpusRecipe, code: str, inputs: Inputs) -> CorpusSplitting:
     """How the documents of a language are split."""
     how = recipe.languages[code].split
     assert how is not None

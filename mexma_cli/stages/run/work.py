@@ -28,7 +28,7 @@ from mexma_cli.formats.bitext import (
     write_pairs,
 )
 from mexma_cli.knn.spans import Span
-from mexma_cli.settings.corpus import LanguageText, RunEncoder, RunFilter, RunMining, RunSplitting
+from mexma_cli.settings.corpus import CorpusEncoder, CorpusFilter, CorpusMining, CorpusSplitting, LanguageText
 from mexma_cli.settings.section import Section, naming_keys, with_keys
 from mexma_cli.settings.stages import AlignSettings, EmbedSettings, EncoderChoice, MineSettings
 from mexma_cli.stages.embed.inputs import load_encoder
@@ -171,13 +171,13 @@ def _keys(unit: Unit) -> dict[str, type[Section]]:
     """Where the recipe has the settings of a unit."""
     code = unit.name.partition("/")[0]
     found: dict[str, dict[str, type[Section]]] = {
-        "split": {f"languages.{code}.split": RunSplitting},
+        "split": {f"languages.{code}.split": CorpusSplitting},
         "cut": keys_of_text(code),
-        "embed": {"encoder": RunEncoder, f"languages.{code}": LanguageText},
-        "align": {"align": AlignSettings, "encoder": RunEncoder},
-        "keep": {"filter": RunFilter},
+        "embed": {"encoder": CorpusEncoder, f"languages.{code}": LanguageText},
+        "align": {"align": AlignSettings, "encoder": CorpusEncoder},
+        "keep": {"filter": CorpusFilter},
     }
-    return found.get(unit.work) or {"mine": RunMining, "encoder": RunEncoder}
+    return found.get(unit.work) or {"mine": CorpusMining, "encoder": CorpusEncoder}
 
 
 def _clocks() -> tuple[float, float]:
@@ -192,7 +192,7 @@ def split(task: Task) -> dict[str, Any]:
     from mexma_cli.stages.split.inputs import Splitting, broken_text, find_inputs, passed_over_in_words
     from mexma_cli.stages.split.split import SplitOutputs, split
 
-    settings, language = RunSplitting.model_validate(task.settings["split"]), task.settings["language"]
+    settings, language = CorpusSplitting.model_validate(task.settings["split"]), task.settings["language"]
     how = Splitting(language, settings.but(lid_model=task.model), settings.rejects)
     task.output.mkdir(exist_ok=True)
     rejects = task.output / f"{language}.rejects.zst" if settings.rejects else None
@@ -454,7 +454,7 @@ def keep(task: Task) -> dict[str, Any]:
     from mexma_cli.stages.filter import FilterJob, filter_files
     from mexma_cli.stages.mine.mine import translations_of
 
-    how = RunFilter.model_validate(task.settings["filter"])
+    how = CorpusFilter.model_validate(task.settings["filter"])
     (file,) = task.record("pairs").files
     pairs = task.input("pairs", Path(file).name)
     with TemporaryDirectory(dir=task.output.parent) as folder:

@@ -16,7 +16,7 @@ import xxhash
 import zstandard
 
 from mexma_cli.files import whole_file
-from mexma_cli.stages.split.inputs import LONGEST, Chunk, RawDocument, Splitting
+from mexma_cli.stages.split.inputs import LONGEST, DocumentChunk, RawDocument, Splitting
 from mexma_cli.text.characters import INVISIBLE, unwrapped
 from mexma_cli.text.identify import expected, identifier, in_other_language, languages_seen
 from mexma_cli.text.lines import document_id, is_blank
@@ -158,11 +158,11 @@ class ChunkWorker:
         expected(self._how.language, self._identifier)
         return str(self._identifier.name)
 
-    def make(self, chunk: Chunk, path: Path) -> None:
+    def make(self, chunk: DocumentChunk, path: Path) -> None:
         """Write the result of a chunk into a file."""
         self.work(chunk).write(path)
 
-    def work(self, chunk: Chunk) -> ChunkResult:
+    def work(self, chunk: DocumentChunk) -> ChunkResult:
         """Decode, repair, split, and try the rules."""
         counts: Counter[str] = Counter(documents=len(chunk.documents))
         self._ids = [0, 0]

@@ -20,7 +20,7 @@ import xxhash
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.languages import UNSTATED, known, resolve, spellings
-from mexma_cli.settings.stages import Kind, SplitSettings
+from mexma_cli.settings.stages import FileKind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.compression import plain_name
@@ -54,7 +54,7 @@ class RawDocument(NamedTuple):
     and only blank lines end a paragraph.
     """
 
-    kind: Kind
+    kind: FileKind
     name: str
     content: bytes | None
     charset: str | None = None
@@ -62,7 +62,7 @@ class RawDocument(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class DocumentChunk:
     """Documents that are worked on together."""
 
     number: int
@@ -221,7 +221,7 @@ def chosen_inputs(
     return found, how
 
 
-def kind_to_read(path: Path, settings: SplitSettings) -> Kind:
+def kind_to_read(path: Path, settings: SplitSettings) -> FileKind:
     """The kind of a file; refused without the package that reads it."""
     found = settings.format or kind_of(path)
     if found in ("warc", "html"):
@@ -301,7 +301,7 @@ def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> It
             yield path
 
 
-def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
+def chunks(documents: Iterator[RawDocument]) -> Iterator[DocumentChunk]:
     """Documents in chunks of `CHUNK` bytes or more, which depend on the documents alone."""
     held: list[RawDocument] = []
     size = number = 0
@@ -309,10 +309,10 @@ def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
         held.append(document)
         size += len(document.content or b"") + len(document.name)
         if size >= CHUNK:
-            yield Chunk(number, held)
+            yield DocumentChunk(number, held)
             held, size, number = [], 0, number + 1
     if held:
-        yield Chunk(number, held)
+        yield DocumentChunk(number, held)
 
 
 def _of_no_other_kind(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -345,7 +345,7 @@ def _objects(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
 
 
 def _lines_or_paragraphs(
-    pieces: Iterator[bytes], prefix: str, kind: Kind, blank: bool = False
+    pieces: Iterator[bytes], prefix: str, kind: FileKind, blank: bool = False
 ) -> Iterator[RawDocument]:
     """Each line, or each run of lines without a blank one between them, under its first line's number."""
     held: list[bytes] = []
@@ -368,7 +368,7 @@ def _lines_or_paragraphs(
         yield _gathered(held, size, kind, f"{prefix}{first}")
 
 
-def _gathered(lines: list[bytes], size: int, kind: Kind, name: str) -> RawDocument:
+def _gathered(lines: list[bytes], size: int, kind: FileKind, name: str) -> RawDocument:
     return RawDocument(kind, name, None if size > LONGEST else b"\n".join(lines), wrapped=True)
 
 
@@ -391,7 +391,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
         yield None if too_long else rest
 
 
-def _whole(pieces: Iterator[bytes], name: str, kind: Kind) -> RawDocument:
+def _whole(pieces: Iterator[bytes], name: str, kind: FileKind) -> RawDocument:
     held, size = [], 0
     for piece in pieces:
         size += len(piece)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.split.chunk import ChunkWorker
-from mexma_cli.stages.split.inputs import LONGEST, Chunk, Inputs, RawDocument, Splitting, kind_to_read
+from mexma_cli.stages.split.inputs import LONGEST, DocumentChunk, Inputs, RawDocument, Splitting, kind_to_read
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.lines import read_pieces
 
@@ -38,9 +38,9 @@ def sampled(inputs: Inputs, how: Splitting) -> Sample:
         if size < most:
             found, read = _beginning(path, name, how, most // 4)
             documents, size = documents + found, size + read
-    worker.work(Chunk(0, documents[:1]))  # which loads what is needed
+    worker.work(DocumentChunk(0, documents[:1]))  # which loads what is needed
     began = time.perf_counter()
-    found = worker.work(Chunk(0, documents))
+    found = worker.work(DocumentChunk(0, documents))
     spent = time.perf_counter() - began
     if "duplicate" not in how.limits:
         return Sample(found.text, size, spent)

@@ -40,7 +40,7 @@ from mexma_cli.formats.csv import Csv, fields_line
 from mexma_cli.languages import name
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.stages.split.chunk import DOCUMENT_CODES, DOCUMENT_REASONS, ChunkFile, ChunkWorker, checksum_of
-from mexma_cli.stages.split.inputs import Chunk, Inputs, Splitting, chunks, passed_over_in_words
+from mexma_cli.stages.split.inputs import DocumentChunk, Inputs, Splitting, chunks, passed_over_in_words
 from mexma_cli.stages.worker_pool import in_processes
 from mexma_cli.store.arrays import new_mapped
 from mexma_cli.store.journal import GOES_ON, Journal, kept_beside
@@ -285,7 +285,7 @@ def _made(
     found: list[Path] = []
     total, done = inputs.size(), 0
 
-    def missing() -> Iterator[tuple[int, tuple[Chunk, Path]]]:
+    def missing() -> Iterator[tuple[int, tuple[DocumentChunk, Path]]]:
         nonlocal done
         for chunk in chunks(inputs.documents(how)):
             path = journal.folder / f"{chunk.number:07}.npz"

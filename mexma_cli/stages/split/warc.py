@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from mexma_cli.errors import MexmaError, require
-from mexma_cli.settings.stages import Kind
+from mexma_cli.settings.stages import FileKind
 from mexma_cli.text.lines import label_of, read_pieces
 from mexma_cli.text.pages import unchunked, unpacked
 
@@ -21,7 +21,7 @@ _FOLDED = re.compile(r"\r?\n[ \t]+")
 """The end of a line of headers that goes on in the next line."""
 _STATUS = re.compile(r"[A-Z]+(?:/[\d.]+)?\s+(\d{3})\b")
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
-_KINDS: dict[str, Kind] = {"text/html": "html", "application/xhtml+xml": "html", "text/plain": "text"}
+_KINDS: dict[str, FileKind] = {"text/html": "html", "application/xhtml+xml": "html", "text/plain": "text"}
 _KINDS["application/vnd.wap.xhtml+xml"] = "html"
 _NAMES = {name.lower(): name for name in (b"WARC-Type", b"Content-Length")}
 """The headers of records that fastwarc knows only as they are written here."""
@@ -33,7 +33,7 @@ _TYPES_PASSED_OVER = ("request", "warcinfo")
 class Page(NamedTuple):
     """A document of a WARC file: kind, address, bytes (None if there are too many), stated encoding."""
 
-    kind: Kind
+    kind: FileKind
     name: str
     content: bytes | None
     charset: str | None

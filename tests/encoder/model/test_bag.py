@@ -10,7 +10,7 @@ import torch
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.bag import Bag
+from mexma_cli.encoder.model.bag import BagOfEmbeddings
 from mexma_cli.encoder.model.engine import Engine
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import Sentences, Transformer
@@ -53,7 +53,7 @@ def test_its_states_are_those_of_the_transformer(activation: str) -> None:
     rng = np.random.default_rng(0)
     tokens = [np.array([0, *rng.integers(3, 53, size)]) for size in (0, 1, 2, 7, 30, 2)]
     extra = rng.standard_normal((3, 24)).astype(np.float32)
-    ((_, found),) = Bag(transformer, 0).embed(Sentences([], tokens, extra))
+    ((_, found),) = BagOfEmbeddings(transformer, 0).embed(Sentences([], tokens, extra))
     batch = pack(tokens, transformer.first_position, extra)
     expected = Engine(transformer, torch.float32).hidden(batch, first_only=True).numpy()
     np.testing.assert_allclose(found, expected, atol=2e-5)

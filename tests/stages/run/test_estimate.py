@@ -19,7 +19,7 @@ from mexma_cli.knn.faiss_index import PartitionedIndex
 from mexma_cli.knn.index_search import Direction, search_span
 from mexma_cli.knn.sides import SearchSide
 from mexma_cli.knn.spans import Span
-from mexma_cli.settings.corpus import RunSplitting
+from mexma_cli.settings.corpus import CorpusSplitting
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
 from mexma_cli.stages.run import costs
 from mexma_cli.stages.run.estimate import _index_memory, _measured, _memory, _Text, _together, estimate
@@ -206,7 +206,7 @@ def test_a_calibration_of_sentences_is_that_of_the_documents_of_the_same_run(
 ) -> None:
     monkeypatch.setattr(costs, "_LINES", LINES)
     sentences = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
-    texts = {code: text.but(split=RunSplitting()) for code, text in sentences.languages.items()}
+    texts = {code: text.but(split=CorpusSplitting()) for code, text in sentences.languages.items()}
     documents = sentences.but(languages=texts)
     with pytest.raises(MexmaError, match="`split` takes documents") as raised:
         estimate(documents, Selection(), jobs=1, calibrated=True)

@@ -15,7 +15,7 @@ import pytest
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.settings.corpus import CorpusRecipe, LanguageText, RunSplitting
+from mexma_cli.settings.corpus import CorpusRecipe, CorpusSplitting, LanguageText
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
@@ -489,7 +489,7 @@ def test_a_language_of_which_no_sentence_is_left(tmp_path: Path, tiny_encoder: P
     """Its pairs fail, and say which rules dropped the sentences; the others are mined."""
     recipe = corpus(tmp_path, tiny_encoder)
     recipe = recipe.but(
-        languages=recipe.languages | {"deu_Latn": LanguageText(input=("eng.txt",), split=RunSplitting())}
+        languages=recipe.languages | {"deu_Latn": LanguageText(input=("eng.txt",), split=CorpusSplitting())}
     )
     with pytest.raises(MexmaError, match=r"1 unit failed, which leaves 2 of 3 .*: deu_Latn/text"):
         done(recipe)
@@ -508,7 +508,7 @@ def test_files_and_records_that_are_passed_over_are_told_of(
     answer = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\n<p>Not here.</p>"
     head = f"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {len(answer)}\r\n\r\n".encode()
     (pages / "crawl.warc").write_bytes(head + answer + b"\r\n\r\n")
-    texts = {"eng_Latn": LanguageText(input=("pages",), split=RunSplitting())}
+    texts = {"eng_Latn": LanguageText(input=("pages",), split=CorpusSplitting())}
     caplog.set_level(logging.INFO)
     done(recipe.but(languages=recipe.languages | texts))
     assert "`languages.eng_Latn.input`: passed over: 1 named .png, and no text" in caplog.messages

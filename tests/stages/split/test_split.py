@@ -549,7 +549,7 @@ def test_a_killed_run_ends_with_the_same_bytes(
     run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn")
     whole, work, done = everything(tmp_path / "whole"), ChunkWorker.work, []
 
-    def until_killed(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+    def until_killed(worker: ChunkWorker, chunk: reading.DocumentChunk) -> object:
         if len(done) == 4:
             raise KeyboardInterrupt
         done.append(chunk.number)
@@ -565,7 +565,7 @@ def test_a_killed_run_ends_with_the_same_bytes(
     (target.parent / "spa.txt.partial" / "kept" / "0000002.npz").write_bytes(half[:100])
     done.clear()
 
-    def counted(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+    def counted(worker: ChunkWorker, chunk: reading.DocumentChunk) -> object:
         done.append(chunk.number)
         return work(worker, chunk)
 
@@ -582,7 +582,7 @@ def begun(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """The output of a run that was killed when two chunks were done."""
     work, target = ChunkWorker.work, tmp_path / "out" / "spa.txt"
 
-    def killed(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+    def killed(worker: ChunkWorker, chunk: reading.DocumentChunk) -> object:
         if chunk.number == 2:
             raise KeyboardInterrupt
         return work(worker, chunk)
