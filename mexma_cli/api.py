@@ -712,7 +712,7 @@ def train(
     Args:
         recipe: A YAML file, or the name of a shipped recipe.
         overrides: Keys of the recipe to change, such as `trainer.steps=100`.
-        resume: Continue a run that was stopped or killed.
+        resume: Continue a run that was stopped or killed, with the `overrides` that it was started with, too.
         plugin: A Python file that registers an objective of your own.
 
     Returns:
@@ -728,16 +728,16 @@ def train(
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.xsim import dev_scorer
-    from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin
     from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.train.decompose import decompose
+    from mexma_cli.stages.train.run_folder import load_for
     from mexma_cli.stages.train.train import prepare_text
     from mexma_cli.stages.train.train import train as train_phases
 
     if plugin is not None:
         load_plugin(plugin)
-    settings = load_any(recipe, overrides)
+    settings = load_for(recipe, overrides, resume)
     if isinstance(settings, DecomposeRecipe):
         run = decompose(settings, resume)
         assert run is not None, "nobody stops it"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,11 @@ SHORT = {
 @set_option
 @plugin_option
 @json_option
-@click.option("--resume", is_flag=True, help="Continue a run that was stopped or killed.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue a run that was stopped or killed, with its --set; begin one that is not there.",
+)
 @click.option(
     "--nproc-per-node",
     "processes",
@@ -91,15 +97,15 @@ def command(
       mexma train 81langs --nproc-per-node 8 --dry-run
       mexma train my.yaml --plugin my_loss.py
     """
-    from mexma_cli.settings.load import load_any
     from mexma_cli.settings.registry import load_plugin
     from mexma_cli.settings.training import DecomposeRecipe
+    from mexma_cli.stages.train.run_folder import load_for
     from mexma_cli.training.launch import end_with_launcher
 
     end_with_launcher()
     for plugin in plugins:
         load_plugin(plugin)
-    settings = load_any(recipe, overrides)
+    settings = load_for(recipe, overrides, resume)
     if dry_run:
         _print_estimate(settings, processes or int(os.environ.get("WORLD_SIZE", "1")), as_json)
         return
@@ -110,12 +116,12 @@ def command(
             raise click.UsageError(
                 "A decomposer trains in one process: leave out --nproc-per-node, --max-restarts and torchrun."
             )
-        _print_trained(train_decomposer(settings, resume, _stop_on_signal()), settings.run, as_json)
+        _print_trained(train_decomposer(settings, resume, _go_on(settings, plugins)), settings.run, as_json)
         return
     if processes is None:
         if restarts:
             raise click.UsageError("--max-restarts is for --nproc-per-node; torchrun has its own.")
-        finished = train_recipe(settings, resume, "--resume goes on from there")
+        finished = train_recipe(settings, resume, _go_on(settings, plugins))
         if finished is not None:
             _print_trained(finished, settings.run, as_json)
         return
@@ -126,11 +132,25 @@ def command(
 
     check_run(Path(settings.run), settings, resume, processes)
     flags = {logging.WARNING: ["--quiet"], logging.DEBUG: ["--verbose"]}.get(log.getEffectiveLevel(), [])
-    arguments = [part for override in overrides for part in ("--set", override)]
+    arguments = [part for override in settings.overrides for part in ("--set", override)]
     arguments += [part for plugin in plugins for part in ("--plugin", plugin)]
     arguments += ["--resume"] * resume + ["--json"] * as_json
-    hint = "--resume goes on from the last checkpoint"
+    hint = _go_on(settings, plugins, processes)
     sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
+
+
+def _go_on(settings: Recipe | DecomposeRecipe, plugins: Sequence[str], processes: int | None = None) -> str:
+    """Say which command goes on with a run of so many processes, or of those that this one is of."""
+    from mexma_cli.stages.train.run_folder import RECIPE as RESOLVED
+    from mexma_cli.training.launch import launched
+
+    processes = processes or int(os.environ.get("WORLD_SIZE", "1"))
+    by_torchrun = "WORLD_SIZE" in os.environ and not launched()
+    words = ["torchrun", "...", "-m", "mexma_cli"] if by_torchrun else ["mexma"]
+    words += ["train", str(Path(settings.run) / RESOLVED), "--resume"]
+    words += [part for plugin in plugins for part in ("--plugin", plugin)]
+    words += ["--nproc-per-node", str(processes)] * (processes > 1 and not by_torchrun)
+    return f"`{shlex.join(words)}` goes on from the last checkpoint"
 
 
 def _check_text(settings: Recipe | DecomposeRecipe, resume: bool) -> None:
@@ -250,7 +270,7 @@ def _train_here(settings: Recipe, resume: bool, go_on: str, dev_pairs: int) -> P
             )
         first = processes.first
     if finished is None:
-        log.info("stopped; the checkpoint is in %s, %s", settings.run, go_on)
+        log.info("stopped; %s", go_on)
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if first and screen.idle:
         log.info("%s is finished already: nothing to do", settings.run)
@@ -356,11 +376,12 @@ def _stop_on_signal() -> list[int]:
     return seen
 
 
-def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -> Path:
-    """Train a decomposer, and return the run's folder; `stop` has a signal's number when the run is to be
-    left."""
+def train_decomposer(settings: DecomposeRecipe, resume: bool, go_on: str) -> Path:
+    """Train a decomposer, and return the run's folder. A run that is stopped exits, and says what goes on
+    with it (`go_on`)."""
     from mexma_cli.stages.train.decompose import decompose
 
+    stop = _stop_on_signal()
     with progress(unit="epoch", leave=True) as bar:
 
         def on_start(training: DecomposerTraining) -> None:
@@ -386,7 +407,7 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
         last: dict[str, Any] = {}
         finished = decompose(settings, resume, on_start, on_epoch, lambda: bool(stop))
     if finished is None:
-        log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
+        log.info("stopped; %s", go_on)
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if last:
         log.info("ended after epoch %s: %s", f"{last['epoch']:,}", _epoch_line(last))

@@ -124,7 +124,8 @@ def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRec
         raise MexmaError(f"{source}: `kind` is missing", "`kind: corpus` mines the texts of `languages`")
     model = Recipe if kind is None else CorpusRecipe if kind == "corpus" else DecomposeRecipe
     try:
-        return model.model_validate(raw)
+        recipe = model.model_validate(raw)
+        return recipe if isinstance(recipe, CorpusRecipe) else recipe.changed_by(changes)
     except ValidationError as error:
         changed = "".join(f" --set {override}" for override in changes)
         raise explained(" extends ".join(map(str, chain)) + changed, model, raw, error) from None

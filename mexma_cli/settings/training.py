@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, PlainValidator, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
 from mexma_cli.settings.registry import DecomposerSettings, ObjectiveSettings
@@ -18,6 +19,23 @@ IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+class TrainingRecipe(Section):
+    """A recipe that trains something, and what `--set` has changed in it."""
+
+    _overrides: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The changes, each as ``key=value``; they are no part of the recipe, and in its values already."""
+        return self._overrides
+
+    def changed_by(self, overrides: Sequence[str]) -> Self:
+        """This recipe, which these overrides have made."""
+        found = self.model_copy()
+        found._overrides = tuple(overrides)
+        return found
 
 
 class Keep(Section):
@@ -316,7 +334,7 @@ class DevSet(Section):
         return self
 
 
-class Recipe(Section):
+class Recipe(TrainingRecipe):
     """A recipe without `kind`."""
 
     name: RunName
@@ -446,7 +464,7 @@ class DecomposeTrainerSettings(Section):
     """Last checkpoints to keep, besides the best one."""
 
 
-class DecomposeRecipe(Section):
+class DecomposeRecipe(TrainingRecipe):
     """A recipe of a decomposer: two linear maps, trained on stored vectors."""
 
     kind: Literal["decompose"]

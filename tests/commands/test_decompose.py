@@ -51,6 +51,7 @@ def test_a_finished_run_says_so(work: Path) -> None:
 def test_python_trains_the_same(work: Path, tmp_path: Path) -> None:
     run = mexma_cli.train(work / "recipe.yaml", [f"run={tmp_path / 'run'}"])
     assert run == tmp_path / "run"
+    assert mexma_cli.train(work / "recipe.yaml", [f"run={run}"], resume=True) == run
     for part in ("meaning", "language"):
         weights = Path(part, "model.safetensors")
         assert (run / weights).read_bytes() == (work / "run" / weights).read_bytes()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mexma_cli
 from mexma_cli.numerics import devices
 from mexma_cli.settings.load import load
 from tests.command import fails, ok, run, write
@@ -51,6 +52,22 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     assert np.finfo(np.float64).tiny / 2 > 0  # this process counts with denormal numbers as before
     other = run("train", recipe, "--resume", "--set", "trainer.steps=4")
     fails(other, 1, "phases.train.trainer.steps (3, now 4)")
+
+
+def test_resuming_takes_the_changes_that_the_run_was_started_with(recipe: Path, tmp_path: Path) -> None:
+    """Those that are given now are above them; a run's own recipe has them already."""
+    steps, elsewhere = ("--set", "trainer.steps=2"), ("--set", f"run={tmp_path / 'else where'}")
+    for place in ((), elsewhere):
+        ok(run("train", recipe, *steps, *place))
+        again = ok(run("train", recipe, "--resume", *place))
+        assert " goes on with --set trainer.steps=2, as it was started\n" in again.stderr
+        assert again.stderr.endswith(" is finished already: nothing to do\n")
+    ok(run("train", recipe, "--resume", "--set", "trainer.log_every=7"))
+    other = run("train", recipe, "--resume", "--set", "trainer.steps=4")
+    fails(other, 1, "phases.train.trainer.steps (2, now 4)")
+    for arguments in ([recipe, *steps], [recipe.parent / "run" / "recipe.yaml"]):
+        assert "goes on with" not in ok(run("train", *arguments, "--resume")).stderr
+    assert mexma_cli.train(recipe, resume=True) == recipe.parent / "run" / "encoder"
 
 
 def test_a_resumed_run_says_how_many_steps_are_done(recipe: Path) -> None:

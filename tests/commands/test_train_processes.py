@@ -219,8 +219,9 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
 RARE = ("--set", "trainer.checkpoint_every=1000")
 
 
-def assert_stopped_once(run: Path, stderr: str) -> None:
-    assert stderr.count("--resume goes on from there") == 1 and "Traceback" not in stderr
+def assert_stopped_once(run: Path, stderr: str, start: str, end: str) -> None:
+    command = f"`{start} train {run / 'recipe.yaml'} --resume{end}` goes on from the last checkpoint\n"
+    assert stderr.count(f"stopped; {command}") == 1 and "Traceback" not in stderr
     assert steps_of(run) == log_of(run)[-1]["step"]
     assert len(list((run / "train" / "checkpoints").iterdir())) == 1
 
@@ -244,7 +245,7 @@ def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(
     fails(done, 128 + signal.SIGTERM)
     _, stdout, stderr = ended(started)
     assert done.stdout == stdout == ""
-    assert_stopped_once(run, done.stderr + stderr)
+    assert_stopped_once(run, done.stderr + stderr, "mexma", " --nproc-per-node 2")
 
 
 @pytest.mark.slow
@@ -255,7 +256,7 @@ def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path:
     processes[1].send_signal(signal.SIGTERM)
     codes, stdout, stderr = ended(processes)
     assert codes == [128 + signal.SIGTERM] * 2 and stdout == "", stderr
-    assert_stopped_once(run, stderr)
+    assert_stopped_once(run, stderr, "torchrun ... -m mexma_cli", "")
 
 
 def test_a_mistake_is_told_once(recipe: Path, alone: Path) -> None:

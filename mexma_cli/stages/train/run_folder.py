@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,13 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import check_outside_stores, make_folder, read_json, whole_file, write_json_atomic
-from mexma_cli.settings.load import load, load_any
+from mexma_cli.settings.load import find, load, load_any
 from mexma_cli.settings.training import DecomposeRecipe, Recipe
 from mexma_cli.text.amounts import counted
 
 Kept = TypeVar("Kept")
+log = logging.getLogger(__name__)
 
 RECIPE = "recipe.yaml"
+OVERRIDES = "overrides.json"
+"""What `--set` changed in the recipe that the run was started with."""
 BATCHES = "pairs_per_step.json"
 TEXT = "text.json"
 """Fingerprints of what the run was started with: the tokeniser and the prepared pairs, or the stores."""
@@ -39,6 +46,20 @@ HARMLESS = frozenset(
 """Trainer keys that may differ on --resume: the run stays the same."""
 PLACES = frozenset({"run", "data.root", "data.store"})
 """Keys that may differ, since what is there is checked for itself (`TEXT`)."""
+
+
+def load_for(source: str | Path, overrides: Sequence[str], resume: bool) -> Recipe | DecomposeRecipe:
+    """The recipe to train by, as `load_any` reads it. That of a run to go on with has the overrides with
+    which the run was started, too, below those that are given now."""
+    recipe = load_any(source, overrides)
+    run = Path(recipe.run)
+    if not resume or not (run / RECIPE).is_file() or find(str(source)).samefile(run / RECIPE):
+        return recipe
+    before = _kept(run / OVERRIDES, list[str]) or []
+    if (added := [one for one in before if one not in recipe.overrides]) and os.getenv("RANK", "0") == "0":
+        said = shlex.join(part for one in added for part in ("--set", one))
+        log.info("%s goes on with %s, as it was started", run, said)
+    return load_any(source, [*before, *recipe.overrides]).but(run=recipe.run)
 
 
 def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[str, str]) -> None:
@@ -100,10 +121,12 @@ def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
             )
 
 
-def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, dict[str, Any]], here: bool) -> None:
+def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, Any], here: bool) -> None:
     """Write what a run begins with into its folder: `facts` by names of JSON files, and the resolved recipe
     last. Refused where it is not `here` yet, and a file of such a name has something else."""
     make_folder(run)
+    if not here:
+        facts = facts | {OVERRIDES: list(recipe.overrides)}
     for name, content in facts.items():
         if not here and (run / name).exists() and read_json(run / name) != content:
             raise MexmaError(f"{run / name} is not of this run", "move it, or start with --set run=FOLDER")

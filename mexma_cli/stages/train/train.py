@@ -193,7 +193,12 @@ def prepare_text(
     if here and has_its_text(recipe):
         return []
     if resume and not here:
-        log.info("nothing to resume in %s: training begins there", recipe.run)
+        log.warning(
+            "nothing to resume in %s: training begins there; `mexma train FOLDER/%s --resume` goes on with a "
+            "run elsewhere",
+            recipe.run,
+            run_folder.RECIPE,
+        )
     return prepare(recipe, on_progress)
 
 

@@ -79,7 +79,8 @@ def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
     process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, stderr
-    assert stdout == "" and "--resume goes on from there" in stderr
+    go_on = f"stopped; `mexma train {run / 'recipe.yaml'} --resume` goes on from the last checkpoint\n"
+    assert stdout == "" and stderr.endswith(go_on)
     last = log_of(run)[-1]["step"]
     checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
     assert checkpoints[-1] == f"step-{last:08d}"
