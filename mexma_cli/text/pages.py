@@ -11,13 +11,16 @@ import codecs
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from unicodedata import category
 
 import zstandard
 
+from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 
 _LABELS = {
@@ -59,6 +62,24 @@ _OTHER_LATIN = (
 )
 _NOT_WESTERN = frozenset(_OTHER_LATIN.split())
 """Languages in Latin letters that windows-1252 has not, or that are often written in another encoding."""
+_ALPHABETS = {
+    "bos": "1250 čćđšž",
+    "ces": "1250 áčďéěíňóřšťúůýž",
+    "hrv": "1250 čćđšž",
+    "hun": "1250 áéíóöőúüű",
+    "lit": "1257 ąčęėįšųūž",
+    "lvs": "1257 āčēģīķļņšūž",
+    "pol": "1250 ąćęłńóśźż",
+    "ron": "1250 ăâîșşțţ",
+    "slk": "1250 áäčďéíĺľňóôŕšťúýž",
+    "slv": "1250 čšž",
+    "tur": "1254 çğıöşüâîû",
+}
+"""Language -> the code page of Windows that is usual for it, and its letters beyond ASCII, of which some have
+other codes in windows-1252."""
+_FEWEST, _SHARE, _NEARLY_ALL = 10, 0.03, 0.8
+"""Letters, and share of those beyond ASCII, by which one encoding is better than another; and the share that
+is the language's own in the right one."""
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?(?:\n|\Z)")
 _LINE_END = re.compile(rb"\r?\n|\r?$")
 STATED = "MEXMA_ENCODING"
@@ -286,6 +307,33 @@ def stated_encoding() -> str | None:
     if found is None:
         raise MexmaError(f"no encoding is known that is called {stated!r}", "such as windows-1252 or gb18030")
     return None if found == "utf-8" or found.startswith("utf-16") else found
+
+
+def doubt_of_encoding(start: bytes, language: str) -> str:
+    """Say that the beginning of a text in a language (FLORES-200 code) has fewer letters of the language in
+    the encoding that the user states than in the one that is usual for it, where nearly all are; else empty.
+    """
+    stated, known = stated_encoding(), _ALPHABETS.get(language.partition("_")[0])
+    usual = codec_of(f"windows-{known[:4]}") if known else None
+    if not known or not usual or not stated or encoding_of(start) != stated or is_utf8(start, stated):
+        return ""
+    here, there = (
+        Counter(
+            sign
+            for sign in start.decode(codec, "replace").lower()
+            if sign == "¿" or (sign > "\x7f" and category(sign)[0] in "LNSC")
+        )
+        for codec in (stated, usual)
+    )
+    own = [sum(counts[letter] for letter in known[5:]) for counts in (here, there)]
+    better = min(own[1] - own[0], here.total() - own[0])
+    if own[1] < _NEARLY_ALL * there.total() or better <= max(_FEWEST, _SHARE * here.total()):
+        return ""
+    others = [sign for sign, _ in here.most_common() if sign not in known and sign.isprintable()]
+    return (
+        f"in the stated encoding it has letters that {languages.name(language)} has not, such as "
+        f"{' '.join(others[:3])}: is it in windows-{known[:4]}?"
+    )
 
 
 @contextmanager

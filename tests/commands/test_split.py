@@ -88,3 +88,18 @@ def test_a_side_of_a_memory_is_found_by_its_tag(tmp_path: Path) -> None:
     failed = run("split", memory, "--lang", "en", "-o", tmp_path / "out.txt")
     assert failed.exit_code == 1 and "no unit has en; there are sh" in failed.stderr
     assert "sh: --lang" in failed.stderr
+
+
+def test_a_text_in_another_encoding_than_is_stated_is_told_of(tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_bytes("Kiedyś będzie żył spokojnie, powiedział zły Łukasz.\n".encode("cp1250") * 5)
+    said = "a.txt: in the stated encoding it has letters that Polish has not, such as ³ "
+    for command in (
+        ("split", "--workers", "1", "-o", tmp_path / "s.txt"),
+        ("embed", "-o", tmp_path / "s.emb"),
+    ):
+        for encoding, told in (("windows-1250", False), ("windows-1252", True)):
+            over = ("--overwrite",) if command[0] == "embed" else ()
+            done = ok(run(*command, *over, text, "--lang", "pol", "--encoding", encoding))
+            assert (said in done.stderr) == told
+            assert ("is it in windows-1250?" in done.stderr) == told

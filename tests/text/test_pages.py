@@ -16,8 +16,10 @@ from mexma_cli.text.pages import (
     STATED,
     codec_of,
     decode_page,
+    doubt_of_encoding,
     encoding_of,
     in_utf8,
+    stating,
     unchunked,
     unpacked,
     usual_encoding,
@@ -190,3 +192,38 @@ def test_an_encoding_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STATED, "klingon")
     with pytest.raises(MexmaError, match="no encoding is known that is called 'klingon'"):
         read(b"abc")
+
+
+@pytest.mark.parametrize(
+    ("language", "usual", "text"),
+    [
+        ("pol", "windows-1250", "Kiedyś będzie żył „spokojnie” – powiedział Łukasz, zły na rząd."),
+        ("ces", "windows-1250", "Příliš žluťoučký kůň úpěl ďábelské ódy; že by měl příště čas?"),
+        ("hun", "windows-1250", "Az őszi erdőből jövő gyűrűs szőrű őz fűzfa előtt nőtt fűből evett."),
+        ("ron", "windows-1250", "Într-o zi, băiatul şi fata au aşteptat în ploaie până seara târziu."),
+        ("slv", "windows-1250", "Včeraj je deček čakal na učiteljico in začel čečkati po časopisu."),
+        ("lit", "windows-1257", "Žąsys plaukė ežeru, o vėjas šiureno žolę ir ąžuolų lapus."),
+        ("lvs", "windows-1257", "Šodien bērni mācās, kā pareizi rakstīt ziņas un vēstules."),
+        ("tur", "windows-1254", "Işığı söndürüp dışarı çıktığında yağmur başlamıştı, İstanbul'da."),
+    ],
+)
+def test_letters_that_the_language_has_not_tell_of_another_encoding(
+    language: str, usual: str, text: str
+) -> None:
+    code, content = f"{language}_Latn", f"{text}\n".encode(codec_of(usual) or "") * 10
+    others = {"windows-1250": ["iso8859-2"], "windows-1257": ["iso8859-13"], "windows-1254": ["iso8859-9"]}
+    for wrong in ("windows-1252", "iso-8859-15", "windows-1251"):
+        with stating(wrong):
+            said = doubt_of_encoding(content, code)
+            assert said.endswith(f"is it in {usual}?") and " has not, such as " in said, said
+            assert doubt_of_encoding(f"{text}\n".encode() * 10, code) == "", "it is UTF-8"
+            assert doubt_of_encoding(content[:16], code) == "", "of a few letters nothing is known"
+            assert doubt_of_encoding(content, "fra_Latn") == ""
+    assert doubt_of_encoding(content, code) == "", "nothing is stated"
+    for right in (usual, *others[usual]):
+        plain = text if right == usual else text.translate(dict.fromkeys(map(ord, "„”–"), "-"))
+        with stating(right):
+            assert doubt_of_encoding(f"{plain}\n".encode(codec_of(right) or "") * 10, code) == ""
+    with stating("windows-1252"):
+        foreign = "À Genève, François a dit « ça va très bien » à Chloë et à Zoë.\n".encode("cp1252") * 10
+        assert doubt_of_encoding(foreign, code) == "", "another language is none of its letters"

@@ -24,8 +24,9 @@ from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
 from mexma_cli.text.identify import another_script
 from mexma_cli.text.kinds import suffix_of
-from mexma_cli.text.lines import FileScan, is_blank, read_again, read_lines, scan
+from mexma_cli.text.lines import FileScan, is_blank, read_again, read_lines, read_pieces, scan
 from mexma_cli.text.normalise import cleaner
+from mexma_cli.text.pages import doubt_of_encoding
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ def embed_file(
                 ": `cut -f 2` takes one of them" if tabs else "",
             )
         other = another_script(read_lines(text.path, text.label), options.language)
-        for doubt in filter(None, (text.broken, other)):
+        start = next(read_pieces(text.path, text.label), b"")
+        for doubt in filter(None, (text.broken, other, doubt_of_encoding(start, options.language))):
             log.warning("%s: %s", text.label, doubt)
     encoder.set_language(options.language)
     writer = EmbeddingWriter(

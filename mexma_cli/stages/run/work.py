@@ -189,7 +189,7 @@ def _clocks() -> tuple[float, float]:
 @_work
 def split(task: Task) -> dict[str, Any]:
     """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
-    from mexma_cli.stages.split.inputs import Splitting, broken_text, find_inputs, passed_over_in_words
+    from mexma_cli.stages.split.inputs import Splitting, doubt_of_text, find_inputs, passed_over_in_words
     from mexma_cli.stages.split.split import SplitOutputs, split
 
     settings, language = CorpusSplitting.model_validate(task.settings["split"]), task.settings["language"]
@@ -205,7 +205,7 @@ def split(task: Task) -> dict[str, Any]:
     said = [f"{count:,} {reason}{such_as(report.named[reason])}" for reason, count in lost.items()]
     notes = [passed_over_in_words(inputs.passed_over)] if inputs.passed_over else []
     notes += [f"of {counted(report.documents, 'document')} {'; '.join(said)}"] if lost else []
-    notes += [*report.warnings(language), *broken_text(inputs.files, how.settings)]
+    notes += [*report.warnings(language), *doubt_of_text(inputs.files, how)]
     return asdict(report) | {"notes": [f"{language}: {note}" for note in notes]}
 
 

@@ -36,7 +36,7 @@ from mexma_cli.text.lines import (
     reading_order,
     with_line_feeds,
 )
-from mexma_cli.text.pages import in_utf8
+from mexma_cli.text.pages import doubt_of_encoding, in_utf8
 from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ def chosen_inputs(
         resolve(lang)  # only TMX has languages that are none
     elif how.language == UNSTATED:
         log.warning("%s is not the code of one language, so the language is not checked", lang)
-    for warning in broken_text(found.files, settings):
+    for warning in doubt_of_text(found.files, how):
         log.warning("%s", warning)
     return found, how
 
@@ -229,13 +229,14 @@ def kind_to_read(path: Path, settings: SplitSettings) -> FileKind:
     return found
 
 
-def broken_text(files: Sequence[Path], settings: SplitSettings) -> list[str]:
-    """A warning of the first text with `broken_lines`, where each line would be a document; at most one."""
-    by_line = (settings.document, settings.format) == ("line", None)
-    for file in filter(Path.is_file, files if by_line else ()):
+def doubt_of_text(files: Sequence[Path], how: Splitting) -> list[str]:
+    """A warning of the first text that is probably in another encoding than is stated, or that has
+    `broken_lines`, where each line would be a document; at most one."""
+    by_line = (how.settings.document, how.settings.format) == ("line", None)
+    for file in filter(Path.is_file, files):
         start = next(read_pieces(file, label_of(file)), b"") if kind_of(file) == "text" else b""
-        if broken := broken_lines(start):
-            return [f"{label_of(file)}: {broken}"]
+        if doubt := doubt_of_encoding(start, how.language) or (by_line and broken_lines(start)):
+            return [f"{label_of(file)}: {doubt}"]
     return []
 
 
