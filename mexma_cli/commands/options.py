@@ -324,7 +324,7 @@ def _type_of(annotation: Any, metadata: list[Any], option: Option) -> click.Para
                 if hasattr(one, name):
                     bounds |= {bound: getattr(one, name), f"{bound}_open": is_open}
         kind = click.IntRange if kinds == [int] else Share if bounds.get("max") == 1 else click.FloatRange
-        return kind(**bounds)
+        return kind(**bounds) if bounds else click.INT if kinds == [int] else click.FLOAT
     return _Checked(annotation)
 
 

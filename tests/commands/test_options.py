@@ -91,6 +91,7 @@ class Settings(Section):
     """How many."""
     names: Annotated[tuple[str, ...], Option()] = ()
     share: Annotated[Score | None, Option(unset="all")] = None
+    shift: Annotated[float | None, Option(metavar="N")] = None
     inner: int = 5
 
 
@@ -98,16 +99,18 @@ def test_options_are_made_from_the_fields_of_a_model() -> None:
     @click.command(cls=SectionedCommand)
     @options_of(Settings)
     def command(settings: Settings) -> None:
-        click.echo(f"{settings!r} {sorted(settings.model_fields_set)}")
+        click.echo(f"{settings.model_dump()} {sorted(settings.model_fields_set)}")
 
     def said(*words: str) -> str:
         return CliRunner().invoke(command, words).output
 
-    assert said() == "Settings(steps=3, names=(), share=None, inner=5) []\n"
+    assert said() == "{'steps': 3, 'names': (), 'share': None, 'shift': None, 'inner': 5} []\n"
     assert said("-s", "4", "--names", "a", "--names", "b", "--share", "inf") == (
-        "Settings(steps=4, names=('a', 'b'), share=inf, inner=5) ['names', 'share', 'steps']\n"
+        "{'steps': 4, 'names': ('a', 'b'), 'share': inf, 'shift': None, 'inner': 5} "
+        "['names', 'share', 'steps']\n"
     )
     assert "3; 1<x<=9" in said("--help") and "Own options:" in said("--help")
+    assert "'shift': -2.5" in said("--shift", "-2.5") and "None" not in said("--help")
     assert "[default: all]" in said("--help") and "--inner" not in said("--help")
     assert "'--share': no score is above or below nan" in said("--share", "nan")
     assert "'-s' / '--steps': 1 is not in the range 1<x<=9" in said("-s", "1")

@@ -14,7 +14,7 @@ from mexma_cli.mining import lists, restricted
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import sides_of
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.mining.retrieval import RETRIEVALS
+from mexma_cli.mining.retrieval import RETRIEVALS, Once, Retrieval
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import within
@@ -179,6 +179,21 @@ def test_one_document_of_everything_is_as_without_documents(
     )
     assert list(found) == list(plainly) != []
     assert (found.source, found.target) == (plainly.source, plainly.target)
+
+
+@pytest.mark.parametrize("road", ["neighbours", "documents", "probabilities"])
+def test_what_takes_candidates_is_asked_on_every_road(
+    road: str, stores: list[EmbeddingStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FirstTwo(Once):
+        def taken(self, pairs: Candidates) -> np.ndarray:
+            return np.arange(len(pairs)) < 2
+
+    settings = MineSettings(score="probability" if road == "probabilities" else "margin")
+    documents = documents_of(stores, listed=False) if road == "documents" else None
+    assert len(mine(*stores, settings, documents=documents)) > 2
+    monkeypatch.setitem(RETRIEVALS, "max", Retrieval("max", FirstTwo))
+    assert len(mine(*stores, settings, documents=documents)) == 2
 
 
 def test_lines_are_counted_where_the_other_side_has_none(tmp_path: Path) -> None:
