@@ -100,6 +100,22 @@ def tag_with_region(code: str) -> str:
     return tag if _TAG.fullmatch(tag) and has_region(tag) else ""
 
 
+def bcp47(code: str) -> str:
+    """The usual BCP 47 tag of a code: ISO 639-1's code, or else ISO 639-3's, with the script where the
+    language is written in several: `tl` of `tgl_Latn`, `ar` of `arb_Arab`, `zh-Hant` of `zho_Hant`."""
+    if code == UNSTATED or known(code) != code:  # no language, or a region of one
+        return code
+    import langcodes  # 10 ms
+
+    base, _, script = code.partition("_")
+    aliases = [alias for alias, meant in _table()[1].items() if meant.partition("_")[0] == base]
+    own = base if aliases else langcodes.standardize_tag(base)
+    tag = next((alias for alias in aliases if len(alias) == 2), own)
+    if not script or [one for one in codes() if one.startswith(f"{base}_")] == [code]:
+        return tag
+    return str(langcodes.Language.get(f"{tag}-{script}", normalize=False).simplify_script().to_tag())
+
+
 def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:
     """The FLORES-200 codes of a pair such as ``fra-eng``, or of two codes."""
     codes = pair.strip().split("-", 1) if isinstance(pair, str) else [*pair]

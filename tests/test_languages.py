@@ -236,3 +236,52 @@ def test_a_name_in_place_of_a_code_is_understood() -> None:
     with pytest.raises(MexmaError) as error:
         languages.resolve("kreyol")
     assert error.value.hint == "did you mean hat_Latn (Haitian Creole)?"
+
+
+@pytest.mark.parametrize(
+    ("code", "tag"),
+    [
+        ("eng_Latn", "en"),
+        ("fra_Latn", "fr"),
+        ("tgl_Latn", "tl"),
+        ("arb_Arab", "ar"),
+        ("arb_Latn", "ar-Latn"),
+        ("zho_Hans", "zh-Hans"),
+        ("zho_Hant", "zh-Hant"),
+        ("yue_Hant", "yue"),
+        ("srp_Cyrl", "sr"),
+        ("srp_Latn", "sr-Latn"),
+        ("nob_Latn", "nb"),
+        ("nno_Latn", "nn"),
+        ("swh_Latn", "sw"),
+        ("zsm_Latn", "ms"),
+        ("pes_Arab", "fa"),
+        ("prs_Arab", "prs"),
+        ("pbt_Arab", "ps"),
+        ("azj_Latn", "az"),
+        ("azb_Arab", "azb"),
+        ("jav_Latn", "jv"),
+        ("ron_Latn", "ro"),
+        ("ydd_Hebr", "yi"),
+        ("heb_Hebr", "he"),
+        ("kor_Hang", "ko"),
+        ("ceb_Latn", "ceb"),
+        ("knc_Arab", "kr-Arab"),
+        ("sme", "se"),
+        ("tlh", "tlh"),
+        ("pt-BR", "pt-BR"),
+        ("und", "und"),
+    ],
+)
+def test_tags(code: str, tag: str) -> None:
+    assert languages.bcp47(code) == tag
+
+
+def test_every_language_has_a_tag_of_its_own_that_is_read_back() -> None:
+    import langcodes
+
+    tags = {code: languages.bcp47(code) for code in languages.codes()}
+    assert len(set(tags.values())) == len(tags)
+    assert all(langcodes.tag_is_valid(tag) and languages.resolve(tag) == code for code, tag in tags.items())
+    short = {code for code in tags if any(len(one) == 2 for one in languages.spellings(code))}
+    assert all(len(tags[code].partition("-")[0]) == 2 for code in short)

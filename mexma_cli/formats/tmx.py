@@ -37,7 +37,7 @@ from mexma_cli.formats.sides import (
     one_region,
 )
 from mexma_cli.formats.tsv import parsed, shortened, shown
-from mexma_cli.languages import UNSTATED, known, subtags
+from mexma_cli.languages import UNSTATED, bcp47, known, subtags
 from mexma_cli.text.characters import unwrapped
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import encoding_of, is_utf8
@@ -426,18 +426,3 @@ def _escaped(text: str) -> str:
     """A text as content of an element, without the characters that XML forbids."""
     text = escape(re.sub(_FORBIDDEN, "", text), quote=False)
     return text.replace("\r", "&#13;")  # a plain one would be read as a line break
-
-
-def bcp47(code: str) -> str:
-    """The usual BCP-47 tag of a FLORES-200 code: `fr` for `fra_Latn`, `zh-Hant` for `zho_Hant`."""
-    import langcodes  # 10 ms
-
-    if code == UNSTATED or known(code) != code:  # no language, or a region of one
-        return code
-    tag = code.replace("_", "-")
-    macro = langcodes.standardize_tag(tag, macro=True)
-    for wide in (macro, langcodes.standardize_tag(tag)):
-        short = langcodes.Language.get(wide, normalize=False).simplify_script().to_tag()
-        if known(short) == code:
-            return str(short)
-    return tag

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import BitextFormat, MinedPair, PlainPair, RawText, open_pairs
 from mexma_cli.formats.moses import Moses
-from mexma_cli.formats.tmx import Tmx, bcp47
+from mexma_cli.formats.tmx import Tmx
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import STATED
 
@@ -84,32 +84,6 @@ def test_sides_that_look_swapped_are_told_of(kind: BitextFormat, caplog: pytest.
 def test_no_pairs_are_a_document_too() -> None:
     root, _ = document([])
     assert root.find("body") is not None and not list(root.iter("tu"))
-
-
-@pytest.mark.parametrize(
-    ("code", "tag"),
-    [
-        ("eng_Latn", "en"),
-        ("arb_Arab", "ar"),
-        ("zho_Hans", "zh-Hans"),
-        ("srp_Latn", "sr-Latn"),
-        ("nob_Latn", "nb"),
-        ("azb_Arab", "azb-Arab"),
-        ("und", "und"),
-    ],
-)
-def test_language_tags(code: str, tag: str) -> None:
-    assert bcp47(code) == tag
-
-
-def test_every_language_has_a_tag_of_its_own() -> None:
-    import langcodes
-
-    from mexma_cli.languages import codes, resolve
-
-    tags = {code: bcp47(code) for code in codes()}
-    assert len(set(tags.values())) == len(tags)
-    assert all(langcodes.tag_is_valid(tag) and resolve(tag) == code for code, tag in tags.items())
 
 
 def read(text: str | bytes, languages: tuple[str, str] = ("und", "und"), step: int = 7) -> tuple[Any, ...]:
