@@ -82,7 +82,7 @@ def xsim(
     Args:
         x, y: [N, d] and [M, d], row i of the one is the translation of row i of the other. Rows of y after
             the N-th are nobody's translation (xsim++: hard negatives); they count in the neighbourhoods.
-        margin: "ratio", "distance" or "absolute" (then k does not matter: the nearest row is taken).
+        margin: a name in `MARGINS`; with "absolute", k does not matter: the nearest row is taken.
         k: neighbours that make up a neighbourhood.
         texts: the M sentences of y: errors are counted by sentence, not by row.
     """
