@@ -27,7 +27,8 @@ from mexma_cli.numerics.threads import cores
 from mexma_cli.settings.corpus import RaySettings
 from mexma_cli.stages.run.executor import Executor
 from mexma_cli.stages.run.scheduler import Scheduler
-from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.texts import Cut
+from mexma_cli.stages.run.units import RunFolder, Unit, one
 from mexma_cli.stages.run.work import perform
 
 LINES, WARM, MINUTE, IDLE = 200, 20, 60.0, 20.0
@@ -62,8 +63,7 @@ def cuts(folder: Path, first: int, count: int) -> list[Unit]:
         text = folder / f"{number}.txt"
         text.write_text("".join(f"line {line} of text {number}\n" for line in range(LINES)))
         name = f"{number}/text"
-        how = {"name": name, "stage": "split", "work": "cut", "settings": {"lines": 100}, "output": name}
-        units.append(Unit.model_validate({**how, "files": {str(text): checksum_file(text)}}))
+        units.append(Cut(name=name, lines=100, files={str(text): checksum_file(text)}, output=name))
     return units
 
 
@@ -100,7 +100,7 @@ def main() -> None:
             try:
                 spent, clock = measured(
                     lambda units, folder=folder, executor=executor: Scheduler(
-                        folder, lambda record: units, executor
+                        folder, lambda cut: [one(unit, LINES) for unit in units], executor
                     ).run(),
                     folder.path,
                     settings.units,

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from mexma_cli.knn.faiss_index import choose_index
 from mexma_cli.settings.load import load_corpus
-from mexma_cli.stages.run.costs import FILE
+from mexma_cli.stages.run.estimate import FILE
 from mexma_cli.stages.run.executor import InThisProcess
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.units import RunFolder

@@ -31,9 +31,10 @@ from typing import Any
 
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.executor import Ended
-from mexma_cli.stages.run.plan import Cut, plan
+from mexma_cli.stages.run.plan import plan, read_unit
 from mexma_cli.stages.run.scheduler import Scheduler
-from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit, read_unit
+from mexma_cli.stages.run.texts import Cut, Pieces
+from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit
 
 CODES = ("fra", "deu", "spa", "ita", "por", "eng")
 LINES, PIECE, TILE = 5_000_000, 50_000, 200_000
@@ -105,7 +106,7 @@ class Simulated:
     def _record(self, unit: Unit, seconds: float) -> None:
         """What a worker leaves of a unit that it has done, but for the work and the disk's promises."""
         facts: dict[str, Any] = {}
-        if unit.work == "cut":
+        if isinstance(unit, Cut):
             pieces = range(0, LINES, PIECE)
             facts = {
                 "pieces": [
@@ -157,7 +158,7 @@ def main() -> None:
         folder = RunFolder(Path(name))
         workers = Simulated(folder, settings.workers, settings.deaths, settings.straggling, settings.seed)
 
-        def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
+        def kinds(cut: Callable[[str], Pieces | None]) -> list[Kind]:
             return plan(corpus, inputs, cut)
 
         profile = cProfile.Profile()

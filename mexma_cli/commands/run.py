@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from mexma_cli.languages import resolve, resolve_pair
 from mexma_cli.text.amounts import counted, hours_needed, size, time_needed
 
 if TYPE_CHECKING:
+    from mexma_cli.stages.run.estimate import Estimate
     from mexma_cli.stages.run.scheduler import Progress
 
 log = logging.getLogger(__name__)
@@ -123,7 +125,7 @@ def command(
         said = estimate(found, chosen, jobs or 1, _lines(assume), calibrate)
         added = kind.forecast(found, said)
         if as_json:
-            click.echo(json.dumps({**said, **added.facts}, ensure_ascii=False, indent=1))
+            click.echo(json.dumps({**asdict(said), **added.facts}, ensure_ascii=False, indent=1))
         else:
             elsewhere = not kind.is_here
             _print_estimate(
@@ -210,31 +212,31 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _print_estimate(found: dict[str, Any], folder: str, split: set[str], whole: bool, alone: bool) -> None:
+def _print_estimate(found: Estimate, folder: str, split: set[str], whole: bool, alone: bool) -> None:
     """Print a forecast in words; `folder` is the run's; `split` are languages whose texts are documents;
     `whole`: what all of the work takes on any machines, too; `alone`: other machines than this one will do
     it."""
     click.echo(f"{'folder':<24} {folder}")
-    for code, lines in found["languages"].items():
-        how = ", by a sample" if code in found["estimated"] else ""
+    for code, lines in found.languages.items():
+        how = ", by a sample" if code in found.estimated else ""
         click.echo(f"{code:<24} {lines:>14,} {'sentences' if code in split else 'lines'}{how}")
-    for stage, units in found["units"].items():
+    for stage, units in found.units.items():
         done = f", {units['up to date']:,} up to date" if units["up to date"] else ""
-        took = f"; {time_needed(found['seconds'][stage])}" if stage in found["seconds"] else ""
+        took = f"; {time_needed(found.seconds[stage])}" if stage in found.seconds else ""
         click.echo(f"{stage:<24} {counted(units['all'], 'unit')}{done}{took}")
-    click.echo(f"{'disk':<24} at most {size(found['disk'])}")
-    click.echo(f"{'memory':<24} about {size(found['memory'])}")
-    click.echo(f"{'network':<24} {size(found['network'])}, if the run's folder is on it")
-    if found["seconds"]:
+    click.echo(f"{'disk':<24} at most {size(found.disk)}")
+    click.echo(f"{'memory':<24} about {size(found.memory)}")
+    click.echo(f"{'network':<24} {size(found.network)}, if the run's folder is on it")
+    if found.seconds:
         where = "on this machine alone" if alone else "on this machine"
-        click.echo(f"{'time':<24} {time_needed(sum(found['seconds'].values()))} {where}")
+        click.echo(f"{'time':<24} {time_needed(sum(found.seconds.values()))} {where}")
     if not whole:
         return
-    for stage, hours in found["processor"].items():
+    for stage, hours in found.processor.items():
         click.echo(f"{stage + ', in all':<24} {hours_needed(hours)} of a core")
-    longest = found["longest"]
+    longest = found.longest
     click.echo(f"{'longest unit':<24} {longest['work']}, {hours_needed(longest['hours'])} of a core")
-    for gpu, hours in found["gpu"].items():
+    for gpu, hours in found.gpu.items():
         click.echo(f"{'GPU, knn':<24} at least {hours_needed(hours)} of an {gpu}, at its data sheet's peak")
-    if (index := found.get("index")) is not None:
-        click.echo(f"{'knn, mine.index: auto':<24} {hours_needed(index['processor'])} of a core")
+    if found.index is not None:
+        click.echo(f"{'knn, mine.index: auto':<24} {hours_needed(found.index['processor'])} of a core")

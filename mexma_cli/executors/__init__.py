@@ -18,6 +18,7 @@ from mexma_cli.stages.run.executor import Executor
 
 if TYPE_CHECKING:
     from mexma_cli.settings.corpus import CorpusRecipe
+    from mexma_cli.stages.run.estimate import Estimate
 
 
 class Forecast(NamedTuple):
@@ -42,7 +43,7 @@ class RecipeExecutor(Executor):
         """The executor of a run in this folder; refused: settings that it cannot follow."""
 
     @classmethod
-    def forecast(cls, recipe: CorpusRecipe, work: Mapping[str, Any]) -> Forecast:
+    def forecast(cls, recipe: CorpusRecipe, work: Estimate) -> Forecast:
         """What it says of `work`, the estimate of a run, in which it submits nothing."""
         return Forecast()
 

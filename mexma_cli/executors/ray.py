@@ -7,7 +7,7 @@ Units that embed have a GPU where the recipe says so, in actors that hold the en
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.settings.corpus import CorpusRecipe, RaySettings
+    from mexma_cli.stages.run.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +64,9 @@ class RayExecutor(RecipeExecutor):
         return cls(folder, recipe.ray)
 
     @classmethod
-    def forecast(cls, recipe: CorpusRecipe, work: Mapping[str, Any]) -> Forecast:
+    def forecast(cls, recipe: CorpusRecipe, work: Estimate) -> Forecast:
         """How many units there are, and their cores."""
-        units, cores = counted(sum(work["left"].values()), "unit"), counted(recipe.ray.cpus, "core")
+        units, cores = counted(sum(work.left.values()), "unit"), counted(recipe.ray.cpus, "core")
         return Forecast(lines=[("Ray", f"{units}, {cores} each; nothing was submitted")])
 
     @property
@@ -76,7 +77,7 @@ class RayExecutor(RecipeExecutor):
 
     def submit(self, todo: Path) -> None:
         """Take a unit."""
-        from mexma_cli.stages.run.units import read_unit
+        from mexma_cli.stages.run.plan import read_unit
 
         unit, actor = todo.absolute(), None
         if self._settings.gpus and read_unit(unit).on_gpu:

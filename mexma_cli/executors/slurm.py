@@ -29,6 +29,7 @@ from mexma_cli.text.amounts import counted, hours_needed, size, time_needed
 
 if TYPE_CHECKING:
     from mexma_cli.settings.corpus import CorpusRecipe, SlurmSettings
+    from mexma_cli.stages.run.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +81,11 @@ class SlurmExecutor(RecipeExecutor):
         return cls(folder, recipe.slurm)
 
     @classmethod
-    def forecast(cls, recipe: CorpusRecipe, work: Mapping[str, Any]) -> Forecast:
+    def forecast(cls, recipe: CorpusRecipe, work: Estimate) -> Forecast:
         """What would be submitted, `planned`, and where a task would be ended before its units are done."""
-        plan, lines = planned(Path(recipe.run), recipe.slurm, work["left"]), []
+        plan, lines = planned(Path(recipe.run), recipe.slurm, work.left), []
         for stage, arrays in plan["arrays"].items():
-            tasks, memory = counted(plan["tasks"][stage], "task"), size(work["unit_memory"][stage])
+            tasks, memory = counted(plan["tasks"][stage], "task"), size(work.unit_memory[stage])
             said = f"{tasks} in {counted(arrays, 'array')}, at least; a task takes about {memory}"
             lines.append((f"Slurm, {stage}", said))
         lines += [("sbatch", " ".join(plan["options"])), ("logs", plan["logs"])]
@@ -218,14 +219,14 @@ def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict
         of their kind are one more array. `options` of sbatch, the same for all arrays, `logs`, and whether
         `sbatch` is found here.
     """
-    from mexma_cli.stages.run.units import STAGE_OF
+    from mexma_cli.stages.run.plan import KINDS
 
     run = run.absolute()
     _check(str(run), settings)
     arrays, tasks = Counter[str](), Counter[str]()
     for work, units in left.items():
-        arrays[STAGE_OF[work]] += 1
-        tasks[STAGE_OF[work]] += min(units, settings.array)
+        arrays[KINDS[work].stage] += 1
+        tasks[KINDS[work].stage] += min(units, settings.array)
     at_once = [f"--array=0-N%{settings.at_once}"] if settings.at_once else []
     return {
         "arrays": dict(arrays),
@@ -236,18 +237,18 @@ def planned(run: Path, settings: SlurmSettings, left: Mapping[str, int]) -> dict
     }
 
 
-def _too_narrow(settings: SlurmSettings, stages: Iterable[str], work: Mapping[str, Any]) -> Iterator[str]:
+def _too_narrow(settings: SlurmSettings, stages: Iterable[str], work: Estimate) -> Iterator[str]:
     """Warnings where a task would be ended for the memory of a unit, or before the longest unit is done, or
     those that share it."""
     memory = memory_limit(settings)
     for stage in stages:
-        if memory is not None and memory < (needed := work["unit_memory"][stage]):
+        if memory is not None and memory < (needed := work.unit_memory[stage]):
             yield (
                 f"slurm.options: --mem gives a task {size(memory)}, and a unit of {stage} takes about "
                 f"{size(needed)}"
             )
-    longest, limit = work["longest"], time_limit(settings)
-    units = -(-work["works"][longest["work"]]["units"] // settings.array)
+    longest, limit = work.longest, time_limit(settings)
+    units = -(-work.works[longest["work"]]["units"] // settings.array)
     if limit is not None and limit < 3600 * units * longest["hours"]:
         yield (
             f"slurm.options: --time is {time_needed(limit)}, and a task of {counted(units, 'unit')} "

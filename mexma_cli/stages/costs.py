@@ -1,5 +1,4 @@
-"""Costs of units of work: a + b rows + c cells of each kind, measured once, scaled by the speed of this
-machine."""
+"""What work costs: a + b rows + c cells, measured once, scaled by the speed of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import numpy as np
 
 PEAKS = {"H100": 989e12, "A100": 312e12}
 """Operations a second of NVIDIA's data sheets: SXM, bfloat16, dense."""
-_SORTED, _SORTING = 1 << 16, 0.0155  # numbers, and the seconds that sorting them took where COSTS are from
+_SORTED, _SORTING = 1 << 16, 0.0155  # numbers, and the seconds that sorting them took where costs are from
 
 
 class Cost(NamedTuple):
@@ -49,39 +48,22 @@ class Cost(NamedTuple):
         return self.start + alone / jobs + shared / (threads if self.threads else jobs)
 
 
-COSTS = {
-    "split": Cost(0.9, 0.03, 3e-5),
-    "cut": Cost(0.0, 0.01, 3e-6, threads=False),
-    "embed": Cost(0.25, 0.02, 9e-5),
-    "merge": Cost(0.0, 0.01, 1e-7, threads=False),
-    "rows": Cost(0.0, 0.01, 4e-6, threads=False),
-    "tile": Cost(0.2, 0.02, 2e-6, 2e-11),
-    "train_index": Cost(0.7, 0.3, 1e-5, 2e-11),
-    "shard": Cost(0.0, 0.02, 5e-6, 4e-11),
-    "effort": Cost(0.0, 0.2, 0.0, 5e-11),
-    "search_index": Cost(0.0, 0.02, 1.3e-5, 3e-11),
-    "neighbours": Cost(0.0, 0.01, 4e-7, threads=False),
-    "mine": Cost(0.4, 0.6, 1.7e-4, threads=False),
-    "align": Cost(0.1, 0.02, 1.7e-4),
-    "keep": Cost(0.9, 0.03, 3e-5),
-}
-"""By the names of functions in `stages.run.work`, on a core of an Intel Xeon with AVX-512; embedding is
-`mini`'s, mining by probability. `benchmarks/scale.py` compares them with what a run takes."""
-
-STARTING = 0.35
-"""Seconds in which a command, or a worker of a run, is loaded, where `COSTS` are from."""
+STARTING, LOADING = 0.35, 0.25
+"""Seconds in which a command, or a worker of a run, is loaded, and `mini`, where these costs are from."""
+MINING = Cost(0.4, 0.6, 1.7e-4, threads=False)
+"""The cost of making pairs of neighbours by probability."""
 _MARGINS, _WITHIN = Cost(0.05, 0.02, 1e-5, threads=False), Cost(0.05, 0.02, 4e-5, threads=False)
 
 
 def mining_cost(probable: bool, within: bool) -> Cost:
     """The cost of making pairs of neighbours on this machine: by probability or by margin, perhaps `within`
     documents."""
-    return (COSTS["mine"] if probable else _WITHIN if within else _MARGINS).times(slowness())
+    return (MINING if probable else _WITHIN if within else _MARGINS).times(slowness())
 
 
 @cache
 def slowness() -> float:
-    """How many times as long as where `COSTS` are from this machine takes for the same; what is sorted are
+    """How many times as long as where costs are from this machine takes for the same; what is sorted are
     Python's own numbers, which no processor has instructions for."""
     numbers, taken = np.random.default_rng(0).integers(0, 1 << 40, _SORTED).tolist(), []
     for _ in range(3):

@@ -34,7 +34,7 @@ def test_the_command_takes_all_that_it_does_from_the_class(
 
         @classmethod
         def forecast(cls, recipe: CorpusRecipe, work: Any) -> Forecast:
-            return Forecast({"own": 7}, [("own", f"{work['left']['cut']} texts")], ["too few"])
+            return Forecast({"own": 7}, [("own", f"{work.left['cut']} texts")], ["too few"])
 
     monkeypatch.setattr("mexma_cli.commands.run.executors", lambda: {"slurm": Elsewhere})
     recipe = tmp_path / "recipe.yaml"

@@ -17,7 +17,8 @@ from mexma_cli.files import checksum_file
 from mexma_cli.settings.corpus import SlurmSettings
 from mexma_cli.stages.run.executor import Ended
 from mexma_cli.stages.run.run import run_corpus
-from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.texts import Cut
+from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
 
@@ -115,13 +116,7 @@ def cuts(folder: Path, count: int) -> list[Path]:
         text = folder / f"{number}.txt"
         text.write_text("" if number == count - 1 else f"{number}\n")
         name = f"{number}/text"
-        unit = Unit(
-            name=name,
-            work="cut",
-            settings={"lines": 2},
-            files={str(text): checksum_file(text)},
-            output=name,
-        )
+        unit = Cut(name=name, lines=2, files={str(text): checksum_file(text)}, output=name)
         todo.append(run.announce(unit))
     return todo
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mexma_cli.knn.exact import seconds_needed
 from mexma_cli.settings.stages import EncoderChoice, SearchSettings
-from mexma_cli.stages.costs import COSTS, STARTING, Cost, slowness
+from mexma_cli.stages.costs import LOADING, STARTING, Cost, slowness
 from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -73,7 +73,7 @@ def estimate(
         searching = [(f"neighbours ({settings.index})", "found out on the way")]
     else:
         times["neighbours (exact)"] = seconds_needed(n, m, dim, k)
-        total = sum(times.values()) + slowness() * (STARTING + (COSTS["embed"].start if temporary else 0))
+        total = sum(times.values()) + slowness() * (STARTING + (LOADING if temporary else 0))
         searching = [("time, with its start", time_needed(total)), ("assumed", _ASSUMED)]
     return [
         ("memory", f"{size(memory)}; with --memory at least {size_option(least)}"),

@@ -22,19 +22,12 @@ from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.executor import Executor, InThisProcess
 from mexma_cli.stages.run.page import PAGE, is_page, translations, write_page
-from mexma_cli.stages.run.plan import (
-    Cut,
-    Inputs,
-    Selection,
-    check_settings,
-    cut_of,
-    inputs_of,
-    plan,
-    results_of,
-)
+from mexma_cli.stages.run.pairs import Mine, results_of
+from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, pieces_of, read_unit
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Progress, Scheduler, is_status
-from mexma_cli.stages.run.units import STAGES, Kind, RunFolder, Unit, in_the_way, read_unit
+from mexma_cli.stages.run.texts import Inputs
+from mexma_cli.stages.run.units import STAGES, RunFolder, Unit, in_the_way
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -73,14 +66,10 @@ def run_corpus(
             if not _is_recipe(folder.path / RECIPE, recipe):
                 write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
-        def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
-            return chosen.of(plan(wanted, inputs, cut))
-
         workers = executor(folder.path)
         try:
-            goals = chosen.goals(wanted)
-            scheduler = Scheduler(folder, kinds, workers, on_change, chosen.taken, goals)
-            progress = scheduler.run(begin)
+            kinds, goals = partial(chosen.kinds, wanted, inputs), chosen.goals(wanted)
+            progress = Scheduler(folder, kinds, workers, on_change, chosen.taken, goals).run(begin)
         finally:
             workers.stop()
         if chosen.everything and not progress.failed:
@@ -182,7 +171,7 @@ def _tell_pairs(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> 
 def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:
     """Put all thresholds into one file, for `mexma mine --thresholds`, with those that earlier runs found for
     the recipe's other pairs; no file where no pair has one now."""
-    facts = [record.facts for unit, record in progress.records(folder) if unit.work == "mine"]
+    facts = [record.facts for unit, record in progress.records(folder) if isinstance(unit, Mine)]
     found = [StoredThreshold.model_validate(one["threshold"]) for one in facts if one["threshold"]]
     path = folder.path / FILE
     if facts and (found or path.exists()):
@@ -196,13 +185,9 @@ def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[st
 
 def look(recipe: CorpusRecipe, inputs: Inputs, chosen: Selection) -> Progress:
     """Find out which units are up to date, as far as they are known; nothing is changed."""
-    folder, goals = RunFolder(Path(recipe.run)), chosen.goals(recipe)
-
-    def kinds(cut: Callable[[str], Cut | None]) -> list[Kind]:
-        return chosen.of(plan(recipe, inputs, cut))
-
+    folder, kinds = RunFolder(Path(recipe.run)), partial(chosen.kinds, recipe, inputs)
     here = InThisProcess(folder.path)
-    return Scheduler(folder, kinds, here, taken=chosen.taken, goals=goals).look()
+    return Scheduler(folder, kinds, here, taken=chosen.taken, goals=chosen.goals(recipe)).look()
 
 
 def status_of(recipe: CorpusRecipe, chosen: Selection | None = None) -> dict[str, Any]:
@@ -251,9 +236,8 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
     here, folder = with_copies(chosen.narrowed(recipe)), RunFolder(Path(recipe.run))
     inputs = inputs_of(here)
     now, blocked, stages = look(here, inputs, chosen), set[str](), dict[str, Counter[str]]()
-    planned = plan(here, inputs, partial(cut_of, folder.record))  # with texts that are to be cut again
-    failed = {}
-    for kind in chosen.of(planned):
+    failed, cut = {}, partial(pieces_of, folder.record)  # also of texts that are to be cut again
+    for kind in chosen.kinds(here, inputs, cut):
         for unit in kind.units():
             state = ""
             if now.is_done(unit.name):
@@ -267,7 +251,7 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
                 state = "running"
             elif folder.record(unit.name) is not None:
                 state = "again" if all(map(now.is_done, unit.needs.values())) else "perhaps"
-            stages.setdefault(kind.stage, Counter()).update(["all", *filter(None, [state])])
+            stages.setdefault(kind.of.stage, Counter()).update(["all", *filter(None, [state])])
     status["failed"] = failed
     status["stages"] = {stage: dict(stages[stage]) for stage in STAGES if stage in stages}
     status["pairs"] = {"all": len(now.goals), "done": len(now.goals) - len(now.missed())}

@@ -12,7 +12,8 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.stages.run.executor import Ended, Executor
-from mexma_cli.stages.run.plan import Cut, cut_of
+from mexma_cli.stages.run.plan import pieces_of
+from mexma_cli.stages.run.texts import Pieces
 from mexma_cli.stages.run.units import Kind, Record, RunFolder, Unit
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Scheduler:
     def __init__(
         self,
         folder: RunFolder,
-        plan: Callable[[Callable[[str], Cut | None]], list[Kind]],
+        plan: Callable[[Callable[[str], Pieces | None]], list[Kind]],
         executor: Executor,
         on_change: Callable[[Progress], None] = lambda progress: None,
         taken: Callable[[Unit], bool] = lambda unit: False,
@@ -139,8 +140,8 @@ class Scheduler:
 
     def _check_outputs(self) -> None:
         """Refuse what is not the run's and is in the way of something that is to be done."""
-        likely = Cut(1, 1)  # of a text that is not cut yet: outputs of all kinds follow from it
-        for kind in self._plan(lambda code: cut_of(self._folder.record, code) or likely):
+        likely = Pieces(1, 1)  # of a text that is not cut yet: outputs of all kinds follow from it
+        for kind in self._plan(lambda code: pieces_of(self._folder.record, code) or likely):
             for unit in kind.units():
                 if not self.progress.is_done(unit.name):
                     self._folder.own_files(unit)
@@ -154,7 +155,7 @@ class Scheduler:
     def _add_units(self) -> None:
         """Take over what is known of the plan."""
         progress = self.progress
-        for kind in self._plan(lambda code: cut_of(self._done, code)):
+        for kind in self._plan(lambda code: pieces_of(self._done, code)):
             if kind.name in self._kinds:
                 continue
             self._kinds.add(kind.name)

@@ -10,9 +10,10 @@ files: nothing else is ever replaced or removed, and these only if they are as t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from functools import lru_cache
 from itertools import chain, product, starmap
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
@@ -34,7 +35,6 @@ from mexma_cli.files import (
     Sealed,
     Unfinished,
     behind_link,
-    checksum_again,
     checksum_file,
     clear,
     commit,
@@ -44,7 +44,6 @@ from mexma_cli.files import (
     make_parent,
     no_space_as_message,
     partial,
-    read_json,
     read_manifest,
     remove,
     stays_inside,
@@ -52,8 +51,9 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.settings.section import first_mistake
-from mexma_cli.settings.stages import BUNDLED, EncoderChoice
+from mexma_cli.settings.corpus import CorpusEncoder, CorpusMining, CorpusRecipe
+from mexma_cli.settings.section import Section
+from mexma_cli.stages.costs import Cost
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Frozen
@@ -61,7 +61,7 @@ from mexma_cli.store.layout import files_of
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.store.shard import link_or_copy
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # units whose record has an earlier one are done anew
 BITEXT = "bitext"
 """The folder of results in a run's folder: a folder for each language pair."""
 REJECTS = "rejects.tsv.zst"
@@ -80,52 +80,81 @@ Inside = Annotated[str, AfterValidator(_inside)]
 """A path in the run's folder."""
 
 
-STAGE_OF = {
-    **{"split": "split", "cut": "read", "embed": "embed", "merge": "embed"},
-    **dict.fromkeys(("rows", "tile", "train_index", "shard", "effort", "search_index"), "knn"),
-    **{"neighbours": "knn", "mine": "mine", "align": "align", "keep": "filter"},
-}
-"""By the names of functions in `stages.run.work`: what users call the stage that they belong to."""
-STAGES = tuple(dict.fromkeys(STAGE_OF.values()))
-"""In the order in which a pair goes through them."""
+Stage = Literal["split", "read", "embed", "knn", "mine", "align", "filter"]
+STAGES: tuple[Stage, ...] = get_args(Stage)  # in the order in which a pair goes through them
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the memory of units depends on."""
+
+    recipe: CorpusRecipe
+    lines: Mapping[str, int]  # of each language
+    words: int  # different ones of all texts
+    dim: int  # of vectors
+    encoder: int  # bytes that it takes
 
 
 class Unit(Frozen):
     """A unit of work to be done; a file in the run's folder tells it to a worker.
 
+    Each kind of work is a class derived from this one. Its own fields are its settings: all that decides the
+    output besides the inputs.
+
     Attributes:
+        work: The name of the kind: `search_index` for `SearchIndex`.
+        cost: What it costs on a core of an Intel Xeon with AVX-512, with `mini`, see `stages.costs`.
+        keys: Where the recipe has the settings, for messages; `{}` stands for the language.
+        on_gpu: Whether the work is an encoder's, which a GPU does faster.
+        grows: Once it is done, more of the plan is known.
         name: `fra_Latn/embed/00003`.
-        work: The name of a function in `stages.run.work`.
-        settings: All that decides the output besides the inputs; JSON.
         inputs: What the work calls them -> the names of units.
         parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
         model: The file that tells languages, or a classifier's weights, if the user has one -> its checksum.
-        encoder: The files of the encoder, as `files_of_encoder` names them -> their checksums.
-        output: Its path in the run's folder.
-        grows: Once it is done, more of the plan is known.
+        encoding: Of the user's files, if it was stated.
     """
 
+    model_config = ConfigDict(defer_build=True)
+
+    kinds: ClassVar[dict[str, type[Unit]]] = {}
+    work: ClassVar[str]
+    stage: ClassVar[Stage]
+    cost: ClassVar[Cost]
+    keys: ClassVar[dict[str, type[Section]]] = {"mine": CorpusMining, "encoder": CorpusEncoder}
+    on_gpu: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
+    holds: ClassVar[dict[str, int]] = {}  # see `memory`
+
     name: str
-    work: str
-    settings: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     model: dict[str, str] = Field(default_factory=dict)
-    encoder: dict[str, str] = Field(default_factory=dict)
     output: Inside
-    grows: bool = False
+    encoding: str | None = None
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        if "do" in vars(cls):
+            cls.work = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+            cls.kinds[cls.work] = cls
+
+    @abstractmethod
+    def do(self, task: Task) -> Facts:
+        """Write the task's output, and return the facts for its record."""
+
+    @classmethod
+    def memory(cls, sizes: Sizes) -> dict[str, int]:
+        """Parts of what a worker holds that does such units -> their bytes at most. Units of several kinds
+        have parts of the same name in common."""
+        return cls.holds
 
     @property
-    def stage(self) -> str:
-        """The stage that it belongs to, by the name that users know."""
-        return STAGE_OF[self.work]
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the work is an encoder's, which a GPU does faster."""
-        return "encoder" in self.settings
+    def room(self) -> str:
+        """The language or language pair whose unit it is."""
+        return self.name.partition("/")[0]
 
     @property
     def is_result(self) -> bool:
@@ -144,6 +173,7 @@ class Kind:
 
     Attributes:
         name: What the names of its units begin with.
+        of: Their class.
         unit: From a place in the grid to the unit there.
         grid: Its size: down, or down and across; empty for a single unit.
         rows: That all of them read together.
@@ -151,16 +181,11 @@ class Kind:
     """
 
     name: str
-    work: str
+    of: type[Unit]
     unit: Callable[..., Unit]
     grid: tuple[int, ...] = ()
     rows: int = 0
     cells: float = 0
-
-    @property
-    def stage(self) -> str:
-        """The stage of the units."""
-        return STAGE_OF[self.work]
 
     @property
     def count(self) -> int:
@@ -172,9 +197,9 @@ class Kind:
         return starmap(self.unit, product(*map(range, self.grid)))
 
 
-def one(unit: Unit, rows: int) -> Kind:
-    """The kind of a single unit, which reads so many rows."""
-    return Kind(unit.name, unit.work, lambda: unit, (), rows)
+def one(unit: Unit, rows: int, cells: float = 0) -> Kind:
+    """The kind of a single unit, which reads so many rows and computes so many cells."""
+    return Kind(unit.name, type(unit), lambda: unit, (), rows, cells)
 
 
 class Record(Sealed):
@@ -214,6 +239,7 @@ def in_the_way(path: Path) -> MexmaError:
     )
 
 
+_NAMES = {"name", "inputs", "parts", "files", "model"}  # fields that say where something is
 UNITS = "units"
 """The folder in that of a run with what is to be done and the records."""
 
@@ -249,7 +275,8 @@ class RunFolder:
     def record(self, unit: str) -> Record | None:
         """The record of a unit that was done, whether or not it is up to date."""
         record = self._read(unit)
-        return record if record is not None and record.key else None
+        of_today = record is not None and record.format_version == FORMAT_VERSION and record.key
+        return record if of_today else None
 
     def _read(self, unit: str) -> Record | None:
         path = f"{self.path}/units/{unit}.json"
@@ -311,13 +338,8 @@ class RunFolder:
         """A checksum of all that decides a unit's output; its inputs are done. `checksum_of`: in place of
         `checksum`, where that is known already."""
         made_of = {name: (checksum_of or self.checksum)(other) for name, other in unit.inputs.items()}
-        return fingerprint(
-            [
-                *(FORMAT_VERSION, unit.work, unit.settings, made_of),
-                *(list(unit.files.values()), list(unit.model.values()), unit.output),
-                *([unit.encoder] if unit.encoder else []),
-            ]
-        )
+        files = list(unit.files.values()), list(unit.model.values())
+        return fingerprint([FORMAT_VERSION, unit.work, unit.model_dump(exclude=_NAMES), made_of, files])
 
     def done(
         self, unit: Unit, whole: bool = False, checksum_of: Callable[[str], str] | None = None
@@ -342,7 +364,8 @@ class RunFolder:
         A file that says so already stays: workers of an earlier run may hold it. After a power cut the next
         run writes it again, so it need not be on the disk.
         """
-        path, text = self.todo(unit.name), json.dumps(unit.model_dump()).encode()
+        path = self.todo(unit.name)
+        text = json.dumps({"work": unit.work} | unit.model_dump()).encode()
         if not path.is_file() or path.read_bytes() != text:
             if not path.parent.is_dir():
                 make_parent(path)
@@ -360,8 +383,7 @@ class RunFolder:
         records = [kept] if kept else []
         there = self._names_there(unit)
         if not there <= set().union(*(record.files | record.left for record in records)):
-            room = unit.name.partition("/")[0]
-            others = {name: one for name, one in self._records(room) if one.output == unit.output}
+            others = {name: one for name, one in self._records(unit.room) if one.output == unit.output}
             records += [one for name, one in others.items() if name != unit.name]
         listed, made = dict[str, str](), dict[str, str]()
         for record in records:
@@ -494,49 +516,40 @@ def _content(made: Path, files: Mapping[str, str]) -> str:
     return fingerprint({Path(name).name: checksum for name, checksum in files.items()})
 
 
-def state_of_files(unit: Unit) -> dict[str, tuple[int, ...]]:
-    """When the user's files that a unit reads, its encoder's among them, were last written to, and how long
-    they are; one that is not what the plan was made of is refused."""
-    found: dict[str, tuple[int, ...]] = {}
-    wanted = {Path(name): checksum for name, checksum in (unit.files | unit.model).items()}
-    if unit.encoder:
-        from mexma_cli.encoder.loading.folder import files_of_encoder
+@dataclass(frozen=True)
+class Task:
+    """A unit that is being done, and where to write."""
 
-        name = EncoderChoice.model_validate(unit.settings["encoder"]).name or BUNDLED
-        of_encoder = files_of_encoder(name)
-        if of_encoder.keys() != unit.encoder.keys():
-            raise changed(name)
-        wanted |= {path: unit.encoder[name] for name, path in of_encoder.items()}
-    for path, checksum in wanted.items():
-        info = path.stat() if path.is_file() else None
-        look = checksum_again if str(path) not in unit.files else checksum_file
-        if info is None or look(path) != checksum:
-            raise changed(str(path))
-        found[str(path)] = info.st_size, info.st_mtime_ns, info.st_ctime_ns
-    return found
+    folder: RunFolder
+    unit: Unit
+    output: Path
 
+    def record(self, name: str) -> Record:
+        """The record of an input."""
+        record = self.folder.record(self.unit.needs[name])
+        assert record is not None, name
+        return record
 
-def changed(name: str) -> MexmaError:
-    """The error of a file of the user's that is another one than the plan was made of."""
-    return MexmaError(f"{name} has changed while the run went on", "run the same command again")
+    def input(self, name: str, file: str | None = None) -> Path:
+        """The output of the unit that is this input, or a file of it, compared with its checksum. Of a folder
+        with a manifest only that is: who reads the rest compares it with the manifest."""
+        record = self.record(name)
+        path, files = self.folder.path / record.output, list(record.files)
+        if file is not None:
+            path, files = path / file, [f"{record.output}/{file}"]
+        elif (manifest := f"{record.output}/{MANIFEST}") in files:
+            files = [manifest]
+        for one in files:
+            if not (self.folder.path / one).is_file():
+                raise MexmaError(f"{self.folder.path / one} is missing", "run again: it is made anew")
+            check_content(self.folder.path / one, record.files[one], ANEW)
+        return path
 
+    def store(self, name: str) -> EmbeddingStore:
+        """The embedding store that is this input."""
+        return EmbeddingStore.open(self.input(name))
 
-def read_unit(todo: Path) -> Unit:
-    """The unit that a file describes."""
-    try:
-        return Unit.model_validate(read_json(todo))
-    except ValidationError as error:
-        raise MexmaError(f"{todo} is damaged: {first_mistake(error)}") from None
-
-
-@contextmanager
-def only_worker(todo: Path) -> Iterator[None]:
-    """Wait until no other process works on a unit, and keep others waiting. Where the file system has no
-    locks two workers may do the same unit, to the same bytes."""
-    descriptor = os.open(todo, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    def sentences(self, name: str, what: str = "txt") -> Path:
+        """A file of an input that `Split` made: `txt` or `docs`."""
+        (file,) = (file for file in self.record(name).files if file.endswith(f".{what}.zst"))
+        return self.input(name, Path(file).name)

@@ -5,6 +5,9 @@ import subprocess
 import sys
 import tracemalloc
 from collections import Counter
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +24,10 @@ from mexma_cli.knn.sides import SearchSide
 from mexma_cli.knn.spans import Span
 from mexma_cli.settings.corpus import CorpusSplitting
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES
-from mexma_cli.stages.run import costs
-from mexma_cli.stages.run.estimate import _index_memory, _measured, _memory, _Text, _together, estimate
-from mexma_cli.stages.run.plan import Selection
+from mexma_cli.stages.run.estimate import FILE, _Imagined, _measured, _Text, estimate
+from mexma_cli.stages.run.plan import Selection, inputs_of
 from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.search import index_memory
 from mexma_cli.stages.run.units import RunFolder
 from mexma_cli.text.lines import read_lines
 from tests.corpora import LINES, InThisProcess, corpus
@@ -38,9 +41,9 @@ def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
     listed = estimate(recipe, Selection(), jobs=1)
     counted = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": LINES})
     for what in ("units", "disk", "network"):
-        assert counted[what] == listed[what]
+        assert getattr(counted, what) == getattr(listed, what)
     exact = estimate(corpus(tmp_path, tiny_encoder), Selection(), jobs=1)
-    assert listed["disk"] > exact["disk"] and listed["network"] > exact["network"]
+    assert listed.disk > exact.disk and listed.network > exact.network
 
 
 @pytest.mark.parametrize("k", [4, 64])
@@ -61,7 +64,7 @@ def test_a_search_with_an_index_takes_no_more_memory_than_is_forecast(
         del lists
     taken = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert taken < _index_memory(recipe, rows, dim) < 3 * taken
+    assert taken < index_memory(recipe, rows, dim) < 3 * taken
 
 
 def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -69,20 +72,20 @@ def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_e
     listed = estimate(recipe, Selection(), jobs=1)
     counted = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": LINES})
     for what in ("languages", "units", "disk", "network"):
-        assert counted[what] == listed[what]
+        assert getattr(counted, what) == getattr(listed, what)
     done = run_corpus(recipe, InThisProcess)
     stages = Counter(unit.stage for unit in done.units.values())
-    assert {stage: units["all"] for stage, units in counted["units"].items()} == stages
+    assert {stage: units["all"] for stage, units in counted.units.items()} == stages
 
 
 def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> None:
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
     found = estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), 10**9))
-    assert found["units"]["knn"]["all"] == (10**8) ** 2 + 2 * 10**8 + 2
+    assert found.units["knn"]["all"] == (10**8) ** 2 + 2 * 10**8 + 2
     with pytest.raises(MexmaError, match="ces_Latn is none of the languages"):
         estimate(recipe, Selection(), jobs=1, assumed={"ces_Latn": 10})
     assert len(recipe.languages) > 2
-    assert list(estimate(recipe, Selection(pairs=(("fra_Latn", "eng_Latn"),)), jobs=1)["languages"]) == [
+    assert list(estimate(recipe, Selection(pairs=(("fra_Latn", "eng_Latn"),)), jobs=1).languages) == [
         "fra_Latn", "eng_Latn",
     ]  # fmt: skip
 
@@ -94,21 +97,21 @@ def test_costs_are_measured_kept_and_scaled_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
-    monkeypatch.setattr(costs, "_LINES", LINES)
+    monkeypatch.setattr("mexma_cli.stages.run.estimate._LINES", LINES)
     caplog.set_level("INFO", logger="mexma_cli")
     measured = estimate(recipe, Selection(), jobs=1, calibrated=True)
     assert "the run's folder" not in caplog.text, "the runs that measure are nobody's results"
-    kept = json.loads((Path(recipe.run) / costs.FILE).read_text())
+    kept = json.loads((Path(recipe.run) / FILE).read_text())
     assert set(kept["factors"]) == {"cut", "embed", "merge", "rows", "neighbours", "mine"}
-    assert set(measured["processor"]) == set(measured["units"]) == set(measured["seconds"]) - {"start"}
+    assert set(measured.processor) == set(measured.units) == set(measured.seconds) - {"start"}
     double, four = (
         estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), rows))
         for rows in (2 * 10**8, 4 * 10**8)
     )
-    mean = max(work["hours"] / work["units"] for work in four["works"].values())
-    assert four["works"]["mine"]["units"] == 1 and four["longest"]["hours"] >= mean > 0
-    assert four["gpu"]["A100"] == pytest.approx(4 * double["gpu"]["A100"])
-    assert four["gpu"]["A100"] == pytest.approx(2 * 32 * 16e16 / 312e12 / 3600)
+    mean = max(work["hours"] / work["units"] for work in four.works.values())
+    assert four.works["mine"]["units"] == 1 and four.longest["hours"] >= mean > 0
+    assert four.gpu["A100"] == pytest.approx(4 * double.gpu["A100"])
+    assert four.gpu["A100"] == pytest.approx(2 * 32 * 16e16 / 312e12 / 3600)
 
 
 def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -121,19 +124,21 @@ def test_what_was_done_says_what_the_same_takes(tmp_path: Path, tiny_encoder: Pa
             assert record is not None
             folder._write(name, record.sealed(processor_seconds=seconds))
         found = estimate(recipe, Selection(), jobs=1)
-        assert found["seconds"] == {} and found["units"]["knn"]["up to date"] == found["units"]["knn"]["all"]
-        hours.append({work: spent["hours"] for work, spent in found["works"].items()})
+        assert found.seconds == {} and found.units["knn"]["up to date"] == found.units["knn"]["all"]
+        hours.append({work: spent["hours"] for work, spent in found.works.items()})
     assert hours[1] == pytest.approx({work: 10 * spent for work, spent in hours[0].items()})
 
 
 def test_memory_counts_what_a_worker_loads_and_each_part_once(tmp_path: Path) -> None:
-    def memory(words: int, rows: int = 1000, **keys: object) -> dict[str, dict[str, int]]:
+    def memory(words: int, rows: int = 1000, **keys: object) -> Mapping[str, Counter[str]]:
         recipe = corpus(tmp_path, Path("mini"), pairs=[["fra", "eng"]], **keys)
         texts = {code: _Text(rows, 100 * rows, words) for code in ("fra_Latn", "eng_Latn")}
-        return _memory(recipe, texts, 320, 90_000_000, ("read", "embed", "knn", "mine"))
+        lines, inputs = dict.fromkeys(texts, rows), inputs_of(recipe)
+        imagined = _Imagined(recipe, lines, 2 * words, 320, 90_000_000, inputs, texts)
+        return imagined.memory(imagined.kinds())
 
-    def alone(parts: dict[str, int]) -> int:
-        return _together([parts])
+    def alone(parts: Counter[str]) -> int:
+        return parts.total()
 
     few, many = memory(words=2000), memory(words=5000)
     assert alone(many["embed"]) - alone(few["embed"]) == 5500 * 2 * 3000, "words of both languages are kept"
@@ -142,7 +147,7 @@ def test_memory_counts_what_a_worker_loads_and_each_part_once(tmp_path: Path) ->
     assert alone(memory(2000, mine={"score": "margin"})["mine"]) < LIBRARIES_BYTES
     assert bytes_for(10**10) == bytes_for(10**8) < 2.5e9, "no more words are looked at"
     assert alone(few["knn"]) < LIBRARIES_BYTES < alone(memory(2000, 20_000, units={"tile": 20_000})["knn"])
-    together = _together(few.values())
+    together = reduce(or_, few.values()).total()
     assert together == alone(few["embed"]) + alone(few["mine"]) - 90_000_000 - few["mine"]["worker"] + few[
         "read"
     ]["rules"] + max(0, few["knn"]["work"] - few["mine"]["work"]), (
@@ -167,13 +172,13 @@ def test_sentences_of_documents_are_sampled_until_they_are_counted(
     before = estimate(recipe, Selection(), jobs=1)
     run_corpus(recipe, InThisProcess)
     after = estimate(recipe, Selection(), jobs=1)
-    assert before["estimated"] == ["fra_Latn", "eng_Latn"] and after["estimated"] == []
-    for code, lines in after["languages"].items():
+    assert before.estimated == ["fra_Latn", "eng_Latn"] and after.estimated == []
+    for code, lines in after.languages.items():
         kept = Path(recipe.run) / f"{code}/sentences/{code}.txt.zst"
         assert lines == sum(1 for _ in read_lines(kept))
-        assert before["languages"][code] == pytest.approx(lines, rel=0.1)
+        assert before.languages[code] == pytest.approx(lines, rel=0.1)
     assumed = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": 10**6})
-    assert assumed["estimated"] == ["eng_Latn"] and assumed["languages"]["fra_Latn"] == 10**6
+    assert assumed.estimated == ["eng_Latn"] and assumed.languages["fra_Latn"] == 10**6
 
 
 @pytest.mark.slow
@@ -204,17 +209,17 @@ def test_the_memory_that_is_said_is_that_of_a_worker(documents: bool, tmp_path: 
 def test_a_calibration_of_sentences_is_that_of_the_documents_of_the_same_run(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costs, "_LINES", LINES)
+    monkeypatch.setattr("mexma_cli.stages.run.estimate._LINES", LINES)
     sentences = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
     texts = {code: text.but(split=CorpusSplitting()) for code, text in sentences.languages.items()}
     documents = sentences.but(languages=texts)
     with pytest.raises(MexmaError, match="`split` takes documents") as raised:
         estimate(documents, Selection(), jobs=1, calibrated=True)
     assert "a recipe of the same `run`" in (raised.value.hint or "")
-    before = estimate(documents, Selection(), jobs=1)["processor"]
+    before = estimate(documents, Selection(), jobs=1).processor
     estimate(sentences, Selection(), jobs=1, calibrated=True)
-    path = Path(sentences.run) / costs.FILE
+    path = Path(sentences.run) / FILE
     kept = json.loads(path.read_text())
     kept["factors"]["mine"] = 1e6  # so that it shows
     path.write_text(json.dumps(kept))
-    assert estimate(documents, Selection(), jobs=1)["processor"]["mine"] > 100 * before["mine"]
+    assert estimate(documents, Selection(), jobs=1).processor["mine"] > 100 * before["mine"]

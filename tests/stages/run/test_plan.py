@@ -3,14 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from mexma_cli.settings.corpus import CorpusRecipe
-from mexma_cli.stages.run.plan import Cut, inputs_of, plan
+from mexma_cli.stages.run.pairs import Mine
+from mexma_cli.stages.run.plan import inputs_of, plan
+from mexma_cli.stages.run.texts import Pieces, Split
 from mexma_cli.stages.run.units import RunFolder
 from tests.corpora import corpus
 
 
 def key_of_sentences(recipe: CorpusRecipe) -> str:
     (unit,) = plan(recipe, inputs_of(recipe), lambda code: None)[0].units()
-    assert unit.work == "split"
+    assert isinstance(unit, Split)
     return RunFolder(Path(recipe.run)).key(unit)
 
 
@@ -37,7 +39,8 @@ def test_parquet_is_compressed_in_itself(tmp_path: Path) -> None:
     texts = {"fra": {"input": "fra.txt"}, "eng": {"input": "eng.txt"}}
     output = {"format": ["tsv", "parquet"], "compression": "gz"}
     recipe = corpus(tmp_path, Path("mini"), languages=texts, output=output)
-    planned = plan(recipe, inputs_of(recipe), lambda code: Cut(1, 1))
-    (mining,) = [unit for kind in planned if kind.work == "mine" for unit in kind.units()]
+    planned = plan(recipe, inputs_of(recipe), lambda code: Pieces(1, 1))
+    (mining,) = [unit for kind in planned if kind.of is Mine for unit in kind.units()]
     pair = "fra_Latn-eng_Latn"
-    assert mining.settings["files"] == {f"{pair}.tsv.gz": "tsv", f"{pair}.parquet": "parquet"}
+    assert isinstance(mining, Mine)
+    assert mining.written.formats == {f"{pair}.tsv.gz": "tsv", f"{pair}.parquet": "parquet"}

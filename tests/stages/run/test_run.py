@@ -24,7 +24,7 @@ from mexma_cli.stages.run.page import translations
 from mexma_cli.stages.run.plan import Selection, inputs_of
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
-from mexma_cli.stages.run.units import only_worker
+from mexma_cli.stages.run.work import only_worker
 from mexma_cli.text.lines import read_lines
 from tests.command import fails, ok, run, write
 from tests.corpora import LINES, InThisProcess, corpus
@@ -265,13 +265,13 @@ def test_the_status_after_a_run_of_some_pairs_counts_all_of_the_recipe(copy: Cor
     assert stages(fewer)["mine"] == {"all": 1, "again": 1} and stages(fewer)["read"] == {"all": 2, "done": 2}
     chosen = status_of(whole, Selection("embed", pairs=one.pairs))
     assert chosen["stages"] == {"read": {"all": 2, "done": 2}, "embed": {"all": 10, "done": 10}}
-    assert list(estimate(fewer, Selection(), jobs=1)["languages"]) == [*one.pairs[0]]
+    assert list(estimate(fewer, Selection(), jobs=1).languages) == [*one.pairs[0]]
 
 
 def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
     """One pair, up to a stage, from a stage on; and what a dry run says of it."""
     recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path / "some"))
-    everything = estimate(recipe, Selection(), jobs=1)["units"]
+    everything = estimate(recipe, Selection(), jobs=1).units
     assert {stage: count["all"] for stage, count in everything.items()} == {
         "read": 3, "embed": 15, "knn": 48, "mine": 3,
     }  # fmt: skip
@@ -279,10 +279,10 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
     did = done(recipe, one)[1].did
     assert {name.split("/")[0] for name in did} == {"fra_Latn", "eng_Latn"} and len(did) == 2 + 8 + 2
     left = estimate(recipe, Selection(), jobs=1)
-    assert {stage: count["up to date"] for stage, count in left["units"].items()} == {
+    assert {stage: count["up to date"] for stage, count in left.units.items()} == {
         "read": 2, "embed": 10, "knn": 0, "mine": 0,
     }  # fmt: skip
-    assert left["languages"] == dict.fromkeys(recipe.languages, LINES)
+    assert left.languages == dict.fromkeys(recipe.languages, LINES)
     with pytest.raises(MexmaError, match="deu_Latn/text is to be taken as it is, and was never done"):
         done(recipe, Selection(start="mine"))
     assert done(copy, Selection(start="mine"))[1].did == []
@@ -735,7 +735,7 @@ def test_thresholds_are_found_for_each_pair_and_kept(
         "languages": {c: {"input": f"{c}.txt"} for c in ("spa", "eng")},
         "mine": {"threshold": "auto"}, "pairs": "eng",
     })  # fmt: skip
-    monkeypatch.setattr("mexma_cli.stages.run.work._VAGUE", 0.0)
+    monkeypatch.setattr("mexma_cli.stages.run.pairs._VAGUE", 0.0)
     done(recipe)
     assert "spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
     folder = tmp_path / "run"

@@ -14,29 +14,31 @@ from mexma_cli import files
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint
 from mexma_cli.stages.run import units
-from mexma_cli.stages.run.units import Record, RunFolder, Unit, read_unit
-from mexma_cli.stages.run.work import WORK, Task, perform
+from mexma_cli.stages.run.plan import read_unit
+from mexma_cli.stages.run.texts import Cut
+from mexma_cli.stages.run.units import Record, RunFolder, Task, Unit
+from mexma_cli.stages.run.work import perform
 
 NAME = "fra_Latn/text"
 
 
-def unit(**settings: object) -> Unit:
-    return Unit(name=NAME, work="cut", settings=settings, files={"\udcff": "1"}, output=NAME)
+def unit(lines: int) -> Unit:
+    return Cut(name=NAME, lines=lines, files={"\udcff": "1"}, output=NAME)
 
 
 def test_a_description_stays_the_file_that_workers_hold(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    todo = folder.announce(unit(lines=7))
+    todo = folder.announce(unit(7))
     held = todo.stat().st_ino
-    assert folder.announce(unit(lines=7)).stat().st_ino == held
-    assert folder.announce(unit(lines=8)).stat().st_ino != held
-    assert read_unit(todo) == unit(lines=8)
+    assert folder.announce(unit(7)).stat().st_ino == held
+    assert folder.announce(unit(8)).stat().st_ino != held
+    assert read_unit(todo) == unit(8)
 
 
 def test_a_description_that_a_power_cut_emptied_is_written_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.announce(unit()).write_bytes(b"")
-    assert read_unit(folder.announce(unit())) == unit()
+    folder.announce(unit(7)).write_bytes(b"")
+    assert read_unit(folder.announce(unit(7))) == unit(7)
 
 
 def text(folder: Path) -> Path:
@@ -49,7 +51,7 @@ def text(folder: Path) -> Path:
 def cut(text: Path, lines: int, output: str = NAME) -> Unit:
     """Cuts a text into pieces of so many lines."""
     files = {str(text): checksum_file(text)}
-    return Unit(name=NAME, work="cut", settings={"lines": lines}, files=files, output=output)
+    return Cut(name=NAME, lines=lines, files=files, output=output)
 
 
 def do(run: Path, unit: Unit) -> Record:
@@ -105,13 +107,13 @@ def test_a_file_in_the_place_of_a_folder_is_named_and_stays(tmp_path: Path) -> N
 def test_a_file_that_comes_while_a_unit_works_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, of = tmp_path / "run", text(tmp_path)
     do(run, cut(of, 7))
-    real = WORK["cut"]
+    real = Cut.do
 
-    def meanwhile(task: Task) -> dict[str, object]:
+    def meanwhile(unit: Cut, task: Task) -> dict[str, object]:
         (run / NAME / "novel.txt").write_text("my novel\n")
-        return real(task)
+        return real(unit, task)
 
-    monkeypatch.setitem(WORK, "cut", meanwhile)
+    monkeypatch.setattr(Cut, "do", meanwhile)
     with pytest.raises(MexmaError, match=r"novel\.txt is not of this run"):
         do(run, cut(of, 8))
     assert (run / NAME / "novel.txt").read_text() == "my novel\n"
@@ -191,6 +193,19 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     assert found is not None and found.processor_seconds == 0
 
 
+def test_a_unit_whose_record_has_an_earlier_format_is_done_anew(tmp_path: Path) -> None:
+    """Later units may need facts that it does not have; its files stay the run's."""
+    run, of = tmp_path / "run", text(tmp_path)
+    do(run, cut(of, 7))
+    folder, good = RunFolder(run), held(run)
+    record = folder.record(NAME)
+    assert record is not None
+    folder._write(NAME, record.sealed(format_version=1, facts={}))
+    assert folder.record(NAME) is None and folder.done(cut(of, 7)) is None
+    assert [piece["lines"] for piece in do(run, cut(of, 7)).facts["pieces"]] == [7, 5]
+    assert held(run) == good
+
+
 def test_an_output_that_moves_takes_what_it_was_along(tmp_path: Path) -> None:
     run, of = tmp_path / "run", text(tmp_path)
     do(run, cut(of, 7))
@@ -207,7 +222,7 @@ def test_a_text_that_is_another_one_for_a_moment_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From before a unit reads it, or only while it does; then it is what it was."""
-    run, of, real = tmp_path / "run", text(tmp_path), WORK["cut"]
+    run, of, real = tmp_path / "run", text(tmp_path), Cut.do
     good, unit = of.read_bytes(), cut(of, 7)
 
     def fails() -> None:
@@ -220,14 +235,14 @@ def test_a_text_that_is_another_one_for_a_moment_is_not_taken(
     of.unlink()
     fails()
 
-    def poisoned(task: Task) -> dict[str, object]:
+    def poisoned(unit: Cut, task: Task) -> dict[str, object]:
         of.write_bytes(good[::-1])
-        facts = real(task)
+        facts = real(unit, task)
         of.write_bytes(good)
         return facts
 
     of.write_bytes(good)
-    monkeypatch.setitem(WORK, "cut", poisoned)
+    monkeypatch.setattr(Cut, "do", poisoned)
     fails()
     monkeypatch.undo()
     assert [piece["lines"] for piece in do(run, unit).facts["pieces"]] == [7, 5]
@@ -282,7 +297,12 @@ def test_a_damaged_description_is_told_of_in_a_line(tmp_path: Path) -> None:
     todo = tmp_path / "a.todo.json"
     for content, told in (
         ('{"name": "a", "work": "mine"}', "`output` is missing"),
-        ('{"name": "a", "work": 3, "output": "x"}', "`work`: should be text, which may need quotes (is 3)"),
+        ('{"name": "a", "work": 3, "output": "x"}', "`work` names no kind of work"),
+        (
+            '{"name": "a", "work": "cut", "output": "x", "lines": []}',
+            "`lines`: should be a whole number (is a list)",
+        ),
+        ('["cut"]', "`work` names no kind of work"),
     ):
         todo.write_text(content)
         with pytest.raises(MexmaError, match=f"^{re.escape(f'{todo} is damaged: {told}')}$"):

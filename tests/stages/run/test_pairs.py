@@ -8,8 +8,7 @@ import pytest
 
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.stages.run.page import _without_gaps
-from mexma_cli.stages.run.units import RunFolder, Unit
-from mexma_cli.stages.run.work import Task, histogram, write_formats
+from mexma_cli.stages.run.pairs import PairFiles, histogram
 
 
 @pytest.mark.parametrize(
@@ -32,11 +31,10 @@ def test_bins_are_as_many_as_scores_need_and_empty_ones_are_one(
 
 
 def test_every_format_is_written_and_what_is_changed_for_it_is_counted(tmp_path: Path) -> None:
-    files = {"p.tsv": "tsv", "p.txt": "moses", "p.jsonl": "jsonl"}
-    settings = {"languages": ["fra_Latn", "eng_Latn"], "files": files, "with_ids": False}
-    unit = Unit(name="fra-eng/mine", work="mine", output="bitext/fra-eng", settings=settings)
+    formats = {"p.tsv": "tsv", "p.txt": "moses", "p.jsonl": "jsonl"}
+    files = PairFiles(languages=("fra_Latn", "eng_Latn"), formats=formats, with_ids=False)
     pairs = [MinedPair(0.5, "un\tdeux", "one two", 1, 2)]
-    assert write_formats(Task(RunFolder(tmp_path), unit, tmp_path / "out"), lambda kind: pairs) == 2
+    assert files.write(tmp_path / "out", lambda kind: pairs) == 2
     rows = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert rows["p.tsv"] == "0.5\tun deux\tone two\n" and len(rows) == 4
     assert json.loads(rows["p.jsonl"])["source"] == "un\tdeux"

@@ -12,10 +12,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import remove
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn import shards
+from mexma_cli.stages.run.plan import read_unit
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
-from mexma_cli.stages.run.units import RunFolder, read_unit
-from mexma_cli.stages.run.work import WORK, Task
+from mexma_cli.stages.run.units import RunFolder, Task
 from tests.command import ok, run
 from tests.corpora import LINES, InThisProcess, corpus
 from tests.stores import make_store
@@ -83,8 +83,9 @@ def test_a_store_that_is_made_anew_while_its_index_is_searched_is_refused(
     recipe = indexed(tmp_path, tiny_encoder, tile=10)
     done(recipe)
     folder, write = RunFolder(Path(recipe.run)), shards.write_found
-    search = Task(folder, read_unit(folder.todo(f"{PAIR}/found/source-00000")), tmp_path / "found")
-    WORK["search_index"](search)
+    unit = read_unit(folder.todo(f"{PAIR}/found/source-00000"))
+    search = Task(folder, unit, tmp_path / "found")
+    unit.do(search)
 
     def anew(*of: Any) -> None:
         write(*of)
@@ -94,4 +95,4 @@ def test_a_store_that_is_made_anew_while_its_index_is_searched_is_refused(
 
     monkeypatch.setattr(shards, "write_found", anew)
     with pytest.raises(MexmaError, match=rf"{code}\.emb was made anew while it was read"):
-        WORK["search_index"](search)
+        unit.do(search)
