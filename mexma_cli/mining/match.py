@@ -32,9 +32,8 @@ def match(neighbours: Neighbours | Sides, settings: MineSettings, *, one_text: b
 
     Args:
         neighbours: Of both directions.
-        settings: Of its retrievals, forward: every source row with the best of its neighbours by margin;
-            backward: every target row; intersect: the pairs that both chose; max: both together, best first,
-            each row in one pair at most; all: every neighbour of every row, each pair once.
+        settings: They name the margin, and one of the `RETRIEVALS`. With max, a better pair claims its rows
+            even if a threshold then drops it.
         one_text: The neighbours are `others` of a text. Each pair comes once, the lower row as its source;
             with max each row is in one pair at most, be it as source or as target; forward and backward are
             the same.

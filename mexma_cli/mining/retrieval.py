@@ -89,6 +89,8 @@ RETRIEVALS = {
         Retrieval("all", Once, every=True),
     )
 }
+"""max: the candidates of both sides, each row in one pair at most; intersect: those of both sides at once;
+forward, backward: those of one side; all: every neighbour of every row."""
 
 
 def retrieval_of(settings: MineSettings) -> Retrieval:
