@@ -16,6 +16,7 @@ from mexma_cli.commands.options import (
     overwrite_option,
 )
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -72,6 +73,8 @@ def command(
             store_to_raw(store, output, settings, on_progress=follow(bar))
         log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, settings.dtype)
         return
+    if not vectors.exists():
+        raise MexmaError(f"{vectors}: no such file")
     if hint := how_pairs_convert(vectors):
         raise click.UsageError(f"{vectors} holds pairs, by its name, not vectors: {hint}.")
     if text is None and is_npy(vectors):

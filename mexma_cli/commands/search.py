@@ -146,7 +146,7 @@ def _typed(
     docs: Path | None,
 ) -> None:
     """The sentences nearest to one that was typed."""
-    if not is_store(path):
+    if not is_store(path) and (path.exists() or str(path) == "-"):
         raise click.UsageError(
             f"--query searches in a store: make one with `mexma embed {shlex.quote(str(path))}`."
         )

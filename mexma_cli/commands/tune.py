@@ -315,9 +315,7 @@ def ask(labels: Labels, places: list[int]) -> None:
     for number, (place, source, target) in enumerate(labels.sentences(places), 1):
         click.echo(f"\n{number} of {len(places)}\n  {visible(source)}\n  {visible(target)}", err=True)
         try:
-            answer = click.prompt(
-                "y/n/s/q", type=click.Choice("ynsq"), show_choices=False, prompt_suffix=" ", err=True
-            )
+            answer = click.prompt("y/n/s/q", value_proc=_answer, prompt_suffix=" ", err=True)
         except click.Abort as stopped:  # Ctrl-D, or the end of a file; Click makes one of Ctrl-C, too
             if isinstance(stopped.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
@@ -325,3 +323,11 @@ def ask(labels: Labels, places: list[int]) -> None:
         if answer == "q":
             break
         labels.add(place, answer, source, target)
+
+
+def _answer(typed: str) -> str:
+    """The first letter of an answer, which may be the whole word, in capitals or not."""
+    given = typed.strip().lower()
+    if given not in {"y", "n", "s", "q", "yes", "no", "skip", "quit"}:
+        raise click.UsageError(f"{visible(typed)!r} is no answer: y, n, s or q.")
+    return given[0]

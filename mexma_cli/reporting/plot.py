@@ -144,5 +144,6 @@ def draw_scores(
     axes.yaxis.set_major_formatter(short)
     axes.set_title(title, parse_math=False)
     tidy(axes, grid=True)
-    axes.legend(frameon=False)
+    # Beside the axes: the line may be anywhere in them.
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8, columnspacing=1.2)
     save(figure, path)

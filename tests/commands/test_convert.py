@@ -55,10 +55,12 @@ def test_vectors_are_not_named_as_what_they_are_not(ending: str, tmp_path: Path)
     fails(run("convert", tmp_path, "-o", tmp_path / f"v{ending}"), 2, said, "NumPy's .npy")
 
 
-def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_vectors_that_are_not_there(tmp_path: Path) -> None:
     fails(
         run("convert", tmp_path / "none.emb", "-o", tmp_path / "v.raw"), 1, "none.emb: no such file or folder"
     )
+    for name in ("none.f32", "none.npy", "none.tsv"):
+        fails(run("convert", tmp_path / name, "-o", tmp_path / "v.emb"), 1, f"{name}: no such file")
 
 
 def test_raw_vectors_may_be_called_like_a_store(tmp_path: Path) -> None:

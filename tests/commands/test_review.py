@@ -106,7 +106,7 @@ def test_pages_of_a_file_share_the_labels_of_their_pairs(pairs: Path, tmp_path: 
     again = [PAIRS[0], PAIRS[0], PAIRS[1]]
     ok(run("review", write(tmp_path / "again.tsv", *again), "-o", twice))
     steps = [
-        (every, "yyyn"),
+        (every, "yYyN"),
         (every, ""),
         (low, "n"),
         (low, ""),

@@ -166,6 +166,7 @@ def test_refusals(folder: Path, tiny_encoder: Path) -> None:
         (1, "different encoders", store, "--query", "a", "--model", "mini"),
         (1, "none.emb: no such", folder / "none.emb", store),
         (1, "none.emb: no such", folder / "none.emb", "--query", "a"),
+        (1, "none.txt: no such", folder / "none.txt", "--query", "a"),
         (1, "empty.txt has no lines", folder / "empty.txt", store),
         (1, "is a folder, not a file", store, store, "-o", folder),
     ):

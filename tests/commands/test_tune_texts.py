@@ -283,8 +283,15 @@ class TestLabels:
     def test_q_stops(self, text: Path, tmp_path: Path) -> None:
         labels = tmp_path / "labels.tsv"
         command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
-        ok(run(*command, stdin="perhaps\ny\nq\n"))
+        asked = ok(run(*command, stdin="perhaps\ny\nq\n")).stderr
+        assert "Error: 'perhaps' is no answer: y, n, s or q.\n" in asked
         assert [line.split("\t")[0] for line in labels.read_text("utf-8").splitlines()] == ["y"]
+
+    def test_answers_may_be_words_and_capitals(self, text: Path, tmp_path: Path) -> None:
+        labels = tmp_path / "labels.tsv"
+        command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
+        assert "Error" not in ok(run(*command, stdin="Y\nyes\nNO\n Skip \nQuit\n")).stderr
+        assert [line.split("\t")[0] for line in labels.read_text("utf-8").splitlines()] == [*"yyns"]
 
     def test_ctrl_c_ends_it_and_keeps_the_answers(self, text: Path, tmp_path: Path) -> None:
         class Pressed(io.BytesIO):
