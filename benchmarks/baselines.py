@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
-from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
+from mexma_cli.stages.prepare.tokenizer import load_fast_tokenizer, tokenizer_path
 from mexma_cli.stages.train.train import open_stores
 
 CHARACTERS = "characters"
@@ -63,7 +63,7 @@ class Baselines(Runs):
             return super().measured(name, seed)
         recipe = self.recipe(BASE, seed, self.out / CHARACTERS)
         prepare(recipe)
-        tokenizer = load_tokenizer(tokenizer_path(recipe))
+        tokenizer = load_fast_tokenizer(tokenizer_path(recipe))
         stores = open_stores(recipe)
         share = max(1, sum(map(len, stores)) // SAMPLE)
         ids = [side for store in stores for row in range(0, len(store), share) for side in store.pair(row)]

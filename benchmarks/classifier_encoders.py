@@ -18,7 +18,7 @@ import numpy as np
 from classifier import K, ntrex_sets
 
 from mexma_cli import SentenceEncoder
-from mexma_cli.classifier.model import Classifier, bundled
+from mexma_cli.classifier.model import Classifier, bundled_weights
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.training import Parallel, best_one_to_one, train
 from mexma_cli.knn.exact import knn
@@ -46,7 +46,7 @@ def main() -> None:
     own = list({english: text for text, english in pairs.items()}.items())[:PAIRS]
     texts = [text for _, text in own], [english for english, _ in own]
     parallel = Parallel(texts, (encoder.embed(texts[0]), encoder.embed(texts[1])), encoder.embed)
-    start = replace(bundled(), encoder=encoder.name, fingerprint=encoder.fingerprint, dim=encoder.dim)
+    start = replace(bundled_weights(), encoder=encoder.name, fingerprint=encoder.fingerprint, dim=encoder.dim)
     trained = train(parallel, start, K).weights
     ((name, sides, gold),) = ntrex_sets(arguments.data, [arguments.language])
     near = knn(encoder.embed(sides[0]), encoder.embed(sides[1]), K)
@@ -61,7 +61,7 @@ def main() -> None:
             scores = np.concatenate([some.scores for some in judge.scored(found)])
         return 100 * best_one_to_one(found.candidates, scores, correct, size, len(gold))[0].f1
 
-    row = [f1(None), f1(bundled().by["text"]), f1(trained.by["words"])]
+    row = [f1(None), f1(bundled_weights().by["text"]), f1(trained.by["words"])]
     print(f"| {encoder.name} | {name} | {len(own)} | {' | '.join(f'{value:.1f}' for value in row)} |")
 
 

@@ -27,7 +27,7 @@ from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import script
 from mexma_cli.mining.match import match
-from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.mining.threshold import Threshold, best_threshold
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import PairRules
@@ -82,7 +82,7 @@ def mining_f1(
         )
         found = found.take(PairRules({"ratio": ratio}, (scripts[0], scripts[1])).codes(*sides) == 0)
     pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
-    return choose(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
+    return best_threshold(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
 
 
 def mined(

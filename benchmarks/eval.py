@@ -57,7 +57,7 @@ def main() -> None:
     with clock("loading"):
         from mexma_cli.encoder.encoder import SentenceEncoder
         from mexma_cli.evaluation.aligned import AlignedTexts, aligned_folder
-        from mexma_cli.evaluation.reading import read_sentences
+        from mexma_cli.evaluation.reading import read_all_lines
         from mexma_cli.evaluation.xsim import xsim_of, xsim_result
         from mexma_cli.knn.exact import knn
         from mexma_cli.reporting.result import describe
@@ -70,7 +70,7 @@ def main() -> None:
         texts = {}
         for number, (code, path) in enumerate(islice(cycle(files.items()), args.languages + 1)):
             around = number // len(files)
-            lines = islice(cycle(read_sentences(path)), 7 * around, 7 * around + args.lines)
+            lines = islice(cycle(read_all_lines(path)), 7 * around, 7 * around + args.lines)
             texts[f"{code}" if not around else f"{code} {around + 1}"] = list(lines)
         target = texts.pop("eng_Latn", None) or texts.pop(next(iter(texts)))
     everything = [line for lines in (target, *texts.values()) for line in lines]

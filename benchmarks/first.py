@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned_columns
 from mexma_cli.stages.doctor.warm import WORK
 
 ROOT = Path(__file__).parent.parent
@@ -134,5 +134,5 @@ if __name__ == "__main__":
         os.chdir(folder)
         make_stores()
         table = [["command", "seconds", "of processor", "imports"], *map(measured, COMMANDS)]
-        print("\n".join(aligned(table, 1)))
+        print("\n".join(aligned_columns(table, 1)))
         print("compiled at first use:", ", ".join([*map(compiling, WORK), compiling(*WORK)]))

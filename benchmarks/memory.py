@@ -32,7 +32,7 @@ from mine import BLOCK, make_up
 
 from mexma_cli import SentenceEncoder
 from mexma_cli.settings.stages import SearchSettings, bytes_of
-from mexma_cli.stages.knn.estimate import SearchInput, estimate
+from mexma_cli.stages.knn.estimate import SearchInput, estimate_search
 from mexma_cli.store.layout import EmbeddingSettings, Source
 from mexma_cli.store.writer import EmbeddingWriter
 from mexma_cli.text.lines import read_lines
@@ -181,7 +181,7 @@ def main() -> None:
         search = SearchSettings(memory=memory, index=settings.index)
         for side in sides:
             print(f"{side.label:<24} {side.rows:>14,} lines x {settings.dim}")
-        for name, value in estimate((sides[0], sides[1]), settings.dim, settings.k, search, None):
+        for name, value in estimate_search((sides[0], sides[1]), settings.dim, settings.k, search, None):
             print(f"{name:<24} {value}")
         return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:

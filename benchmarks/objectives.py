@@ -26,7 +26,7 @@ from train import RealPairs
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.hugging_face import new_model
 from mexma_cli.objectives.base import Start
-from mexma_cli.reporting.tables import aligned, published_rows
+from mexma_cli.reporting.tables import aligned_columns, published_rows
 from mexma_cli.settings.load import load
 from mexma_cli.settings.training import TrainerSettings
 from mexma_cli.stages.train.estimate import shape_of
@@ -89,7 +89,7 @@ def main() -> None:
         for name, pair in figures.items():
             cells = (f"{own:.2f}\t{own / base:.2f}" for own, base in zip(pair, first, strict=True))
             rows.append([name, *"\t".join(cells).split("\t"), f"  {source}"])
-    print("\n".join(aligned(rows, 1)))
+    print("\n".join(aligned_columns(rows, 1)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
-from mexma_cli.classifier.model import bundled, probabilities_of, probable
+from mexma_cli.classifier.model import bundled_weights, probabilities_of, probable
 from mexma_cli.classifier.pairs import known_of
 from mexma_cli.classifier.precision import PairPrecision, pairs_to_label
 from mexma_cli.errors import MexmaError
@@ -167,7 +167,7 @@ def main() -> None:
 def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: SentenceEncoder) -> None:
     """Print the rows of mixtures of a kind."""
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    classifier = bundled().by["words"]
+    classifier = bundled_weights().by["words"]
     for mixed in mixtures:
         near = knn(*mixed.vectors, k)
         sides = known_of(near, (partial(iter, mixed.texts[0]), partial(iter, mixed.texts[1])), encoder.embed)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli import SentenceEncoder
-from mexma_cli.classifier.model import bundled
+from mexma_cli.classifier.model import bundled_weights
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.evaluation.aligned import read_texts
 from mexma_cli.evaluation.augment import find_augmented
@@ -55,7 +55,7 @@ def main() -> None:
         found = {"margin": xsim_of(near, texts=targets).found}
         pairs = Pairs(match(near, MineSettings(retrieval="all")), sides)
         best, chosen = np.full(len(lines), -1.0), found["margin"].copy()
-        for some in bundled().by["words"].scored(pairs):
+        for some in bundled_weights().by["words"].scored(pairs):
             for score, row, other in zip(
                 some.scores, some.source.tolist(), some.target.tolist(), strict=True
             ):

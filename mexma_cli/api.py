@@ -491,7 +491,7 @@ def search(
     wanted = ScoreSettings.of(settings)
     with ExitStack() as stack:
         asking, asked = open_inputs(stack, [_path(queries), _path(target)], _choice(encoder))
-        hits = stage.search(asking, asked, wanted, top=top or 1)
+        hits = stage.find_hits(asking, asked, wanted, top=top or 1)
         return list(stage.found_pairs(asking, asked, hits, stage.places(asked, ids)))
 
 

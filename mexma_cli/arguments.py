@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Unpack, get_args, get_origin, get_ty
 import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError, did_you_mean, nearest
+from mexma_cli.errors import MexmaError, did_you_mean, nearest_names
 from mexma_cli.settings.keywords import (
     AlignKeywords,
     EmbedKeywords,
@@ -24,7 +24,7 @@ from mexma_cli.settings.keywords import (
     ScoreKeywords,
     SplitKeywords,
 )
-from mexma_cli.settings.section import alternatives_of, choices_of, shown
+from mexma_cli.settings.section import alternatives_of, choices_of, shown_value
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -94,10 +94,12 @@ def _fitted(value: Any, type_: Any, place: str) -> Any:
                 within = within or error
     if within is not None:
         raise within
-    hint = did_you_mean(nearest(value, choices_of(alternatives))).strip() if isinstance(value, str) else ""
+    hint = (
+        did_you_mean(nearest_names(value, choices_of(alternatives))).strip() if isinstance(value, str) else ""
+    )
     if {str, EmbeddingStore} <= {*alternatives}:
         hint = "write sentences to a file, one a line"
-    raise MexmaError(f"{place}: should be {_in_words(type_)} (is {shown(value)})", hint or None)
+    raise MexmaError(f"{place}: should be {_in_words(type_)} (is {shown_value(value)})", hint or None)
 
 
 def _is(value: Any, type_: Any) -> bool:

@@ -172,7 +172,7 @@ def quieted() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def lines_of(error: BaseException) -> list[str]:
+def message_lines(error: BaseException) -> list[str]:
     """The lines that are printed of an exception: its message, and a hint if there is any."""
     ours = as_ours(error)
     lines = [f"error: {in_a_line(ours.message)}", *([f"hint: {ours.hint}"] if ours.hint else [])]
@@ -212,7 +212,7 @@ def _without_middle(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}"
 
 
-def nearest(typed: str, known: Iterable[str], most: int = 1) -> list[str]:
+def nearest_names(typed: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The names that a misspelt one may stand for, the likest first: those that are about as like as this."""
     likeness = {name: _likeness(typed.lower(), name.lower()) for name in known}
     found = sorted(likeness, key=lambda name: -likeness[name])[:most]
@@ -237,7 +237,7 @@ def choice(typed: str, known: Iterable[str], what: str, listed: str = "") -> str
     """The hint about a name that there is not: the likest ones of those that are known, and all, `what` they
     are in the plural, where a line has room for them; else what lists them (`listed`)."""
     names = list(known)
-    near = did_you_mean(nearest(typed, names, 3))
+    near = did_you_mean(nearest_names(typed, names, 3))
     every = f"{what}: {', '.join(names)}"
     rest = every if len(f"hint: {near}{every}") <= _LONGEST else listed
     return f"{near}{rest[:1].upper()}{rest[1:]}".strip() if near else rest

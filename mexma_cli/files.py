@@ -130,12 +130,12 @@ def check_outside_stores(path: Path) -> None:
 
 def _is_store(folder: Path) -> bool:
     try:
-        return kind_of(folder) in _STORE_KINDS
+        return folder_kind(folder) in _STORE_KINDS
     except (MexmaError, OSError):  # no manifest that can be read
         return False
 
 
-def kind_of(folder: Path) -> Any:
+def folder_kind(folder: Path) -> Any:
     """The kind that a folder's manifest states; None if it states none, or there is no manifest. One that is
     not JSON is refused."""
     if not (folder / MANIFEST).is_file():

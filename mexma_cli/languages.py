@@ -124,7 +124,7 @@ def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:
     return resolve(codes[0]), resolve(codes[1])
 
 
-def named(called: str) -> list[str]:
+def languages_named(called: str) -> list[str]:
     """The languages of a name, in English (``Yoruba``) or in the language itself (``Èdè Yorùbá``), by codes.
 
     Case, accents and the order of words may differ, and words may be missing if nothing is called so in
@@ -308,7 +308,7 @@ def _unknown(code: str) -> MexmaError:
         near = [aliases.get(registry[hit], registry[hit]) for hit in hits]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted.split("_")[0], aliases, n=6)]
-    best = named(code) or list(dict.fromkeys([*_of_country(wanted), *near]))[:3]
+    best = languages_named(code) or list(dict.fromkeys([*_of_country(wanted), *near]))[:3]
     listed = ", ".join(f"{flores} ({name(flores)})" for flores in best)
     hint = f"did you mean {listed}?" if listed else "use an ISO 639 code such as fr or fra, or `und`"
     return MexmaError(f"unknown language code {code!r}", hint)

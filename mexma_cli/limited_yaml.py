@@ -84,7 +84,7 @@ if yaml.__with_libyaml__:
             Composer.__init__(self)
 
 
-def parsed(text: str, unique: bool = False) -> Any:
+def parsed_yaml(text: str, unique: bool = False) -> Any:
     """The value of a text in YAML, as from `yaml.safe_load`; `unique`: refuse a key that is in its section
     twice. A `yaml.YAMLError` says that it is no YAML, one of the limits is passed, or a value is none of its
     kind, such as a number of 5,000 digits."""

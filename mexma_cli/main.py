@@ -30,8 +30,8 @@ from mexma_cli.errors import (
     NoteFormatter,
     in_a_line,
     is_defect,
-    lines_of,
-    nearest,
+    message_lines,
+    nearest_names,
     printable,
     visible,
 )
@@ -229,7 +229,7 @@ def _say_what_to_do(error: click.UsageError) -> None:
     options = [name for option in error.ctx.command.params for name in option.opts] if error.ctx else []
     if isinstance(error, click.NoSuchOption):
         resumed = error.option_name == "--resume"
-        likest = nearest(error.option_name, () if resumed else options, 3)
+        likest = nearest_names(error.option_name, () if resumed else options, 3)
         error.possibilities = likest  # pyrefly: ignore[read-only]
         if resumed:
             error.message += " The same command goes on with what was stopped, where it can."  # pyrefly: ignore[read-only]
@@ -298,7 +298,7 @@ class RoadGroup(LazyGroup):
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
                 raise
-            lines = lines_of(error)
+            lines = message_lines(error)
             error.__traceback__ = None  # with all that its functions hold, where memory is short
             for line in lines:
                 click.echo(line, err=True)
@@ -468,7 +468,7 @@ def _failure_logged() -> Iterator[None]:
             lines = [f"ended by {error.name}"]
         elif isinstance(error, Exception):
             details = "".join(traceback.format_exception(error)) if is_defect(error) else ""
-            lines = [*details.splitlines(), *lines_of(error)]
+            lines = [*details.splitlines(), *message_lines(error)]
         for line in lines:
             _write_down(line)
         raise

@@ -19,7 +19,7 @@ from mexma_cli.errors import (
     installed_by,
     is_defect,
     is_out_of_memory,
-    lines_of,
+    message_lines,
     visible,
 )
 from mexma_cli.files import checksum_file, read_json
@@ -60,7 +60,7 @@ NO_MEMORY = [
 @pytest.mark.parametrize("error", NO_MEMORY, ids=str)
 def test_too_little_memory_is_said_whoever_ran_out_of_it(error: BaseException) -> None:
     assert is_out_of_memory(error) and not is_defect(error)
-    first, hint = lines_of(error)
+    first, hint = message_lines(error)
     assert first.startswith("error: not enough memory") and "ulimit -v" in hint
 
 
@@ -84,9 +84,9 @@ def test_a_failing_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: p
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("xxhash.xxh3_128", Broken)
-    assert lines_of(raised(checksum_file, path))[0] == f"error: {path}: Input/output error"
+    assert message_lines(raised(checksum_file, path))[0] == f"error: {path}: Input/output error"
     monkeypatch.setattr(Path, "read_bytes", lambda path: Broken().update(b""))
-    assert lines_of(raised(read_json, path))[0] == f"error: {path}: Input/output error"
+    assert message_lines(raised(read_json, path))[0] == f"error: {path}: Input/output error"
 
 
 def test_a_disk_that_fails_at_the_end_of_a_compressed_file_is_reported_with_it(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_disk_that_fails_at_the_end_of_a_compressed_file_is_reported_with_it(t
         with writing._compressed(Failing(), tmp_path / "a.txt.zst") as out:
             out.write(b"a")
 
-    assert lines_of(raised(written))[0] == f"error: {Failing.name}: Input/output error"
+    assert message_lines(raised(written))[0] == f"error: {Failing.name}: Input/output error"
 
 
 def test_a_full_stdout_is_not_blamed_on_the_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,20 +110,20 @@ def test_a_full_stdout_is_not_blamed_on_the_input(monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "read_bytes", full)
-    assert lines_of(raised(read_json, tmp_path))[0] == "error: No space left on device"
+    assert message_lines(raised(read_json, tmp_path))[0] == "error: No space left on device"
 
 
 def test_a_name_that_is_not_utf_8_cannot_be_written_as_text() -> None:
     error = raised("/data/fra\udcff.txt".encode)
     said = "error: '/data/fra\\udcff.txt' is no Unicode, and cannot be written in UTF-8"
-    assert lines_of(error) == [said, "hint: rename the file, or clean the text"] and not is_defect(error)
+    assert message_lines(error) == [said, "hint: rename the file, or clean the text"] and not is_defect(error)
 
 
 def test_a_defect_says_where_it_is_and_with_which_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Path, "read_bytes", lambda path: 1 // 0)
-    first, hint = lines_of(raised(read_json, tmp_path / "a"))
+    first, hint = message_lines(raised(read_json, tmp_path / "a"))
     assert first.startswith(f"error: {tmp_path}/a: ZeroDivisionError in mexma_cli.files, line ")
     assert first.endswith(": integer division or modulo by zero") and "MEXMA_DEBUG=1" in hint
 
@@ -136,7 +136,7 @@ def test_a_terminal_obeys_no_text() -> None:
     assert visible("שלום \u200f\tسلام\n") == "שלום \u200f\tسلام\n"
     assert in_a_line("a\nhint: b") == "a\\nhint: b"
     error = MexmaError(f"{hostile}\nerror: more", f"{hostile}\nthe layouts")
-    assert lines_of(error) == [f"error: {shown}\\nerror: more", f"hint: {shown}", "the layouts"]
+    assert message_lines(error) == [f"error: {shown}\\nerror: more", f"hint: {shown}", "the layouts"]
 
 
 @pytest.mark.usefixtures("short_messages")
@@ -144,16 +144,16 @@ def test_a_terminal_obeys_no_text() -> None:
     "message", ["word " * 100 + "end", "/data/" + "d" * 400 + "/eng.emb: no rows", "é" * 900]
 )
 def test_a_long_message_loses_its_middle(message: str) -> None:
-    (line,) = lines_of(MexmaError(message))
+    (line,) = message_lines(MexmaError(message))
     assert len(line) == 299 and line.count("…") == 1
     assert line.startswith(f"error: {message[:100]}") and line.endswith(message[-100:])
-    assert lines_of(MexmaError(message[:292])) == [f"error: {message[:292]}"]
+    assert message_lines(MexmaError(message[:292])) == [f"error: {message[:292]}"]
 
 
 @pytest.mark.usefixtures("short_messages")
 def test_both_names_in_a_long_message_stay_recognisable() -> None:
     one, other = f"/runs/{'a' * 300}/fra.emb", f"/runs/{'b' * 300}/eng.emb"
-    (line,) = lines_of(MexmaError(f"{one} and {other} have vectors of different encoders"))
+    (line,) = message_lines(MexmaError(f"{one} and {other} have vectors of different encoders"))
     assert len(line) == 299 and line.endswith("/eng.emb have vectors of different encoders")
     assert "/runs/aaa" in line and "aaa/fra.emb and /runs/bbb" in line
 

@@ -229,7 +229,7 @@ def test_every_language_has_groups_of_iso_639_5() -> None:
     ],
 )
 def test_languages_by_their_names(called: str, codes: list[str]) -> None:
-    assert sorted(languages.named(called)) == codes
+    assert sorted(languages.languages_named(called)) == codes
 
 
 def test_a_name_in_place_of_a_code_is_understood() -> None:

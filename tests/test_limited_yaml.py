@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from mexma_cli import limited_yaml
-from mexma_cli.limited_yaml import DEPTH, parsed
+from mexma_cli.limited_yaml import DEPTH, parsed_yaml
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i + 1}: &a{i + 1} [{','.join([f'*a{i}'] * 9)}]\n" for i in range(9)
@@ -18,12 +18,12 @@ MERGED = "a0: &a0 {k: v}\n" + "".join(
 
 def test_plain_values_are_as_pyyaml_has_them() -> None:
     text = "a: &x {b: [1, 0x10, 1.5, true, null, '2', text]}\nc: {<<: *x, d: 9223372036854775807}\n"
-    assert parsed(text) == yaml.safe_load(text)
-    assert parsed("") is None
+    assert parsed_yaml(text) == yaml.safe_load(text)
+    assert parsed_yaml("") is None
 
 
 def test_a_date_is_text() -> None:
-    assert parsed("[2020-01-01, 2020-13-45, 2001-12-14t21:59:43.10-99:99]") == [
+    assert parsed_yaml("[2020-01-01, 2020-13-45, 2001-12-14t21:59:43.10-99:99]") == [
         "2020-01-01",
         "2020-13-45",
         "2001-12-14t21:59:43.10-99:99",
@@ -31,7 +31,7 @@ def test_a_date_is_text() -> None:
 
 
 def test_a_key_is_text_where_a_value_is_none() -> None:
-    assert parsed("filter: {on: [x=2.5], off: [on], no: yes, true: off}") == {
+    assert parsed_yaml("filter: {on: [x=2.5], off: [on], no: yes, true: off}") == {
         "filter": {"on": ["x=2.5"], "off": [True], "no": True, "true": False}
     }
 
@@ -57,11 +57,11 @@ def test_a_key_is_text_where_a_value_is_none() -> None:
 )
 def test_a_value_that_is_none_is_named(text: str, message: str) -> None:
     with pytest.raises(yaml.YAMLError, match=message):
-        parsed(text)
+        parsed_yaml(text)
 
 
 def test_a_list_that_is_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limited_yaml, "VALUES", 5)
-    assert parsed("[1, 2, 3, 4]") == [1, 2, 3, 4]
+    assert parsed_yaml("[1, 2, 3, 4]") == [1, 2, 3, 4]
     with pytest.raises(yaml.YAMLError, match="more than 5 values"):
-        parsed("[1, 2, 3, 4, 5]")
+        parsed_yaml("[1, 2, 3, 4, 5]")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, gains, steps_near_best, values
+from mexma_cli.align.paths import Band, RunsBefore, best_of_steps, best_path, gains, steps_near_best, values
 from mexma_cli.knn.sides import dots
 from mexma_cli.numerics.threads import in_blocks
 from mexma_cli.settings.stages import AlignSettings
@@ -87,7 +87,7 @@ def align(
     cosines = np.empty(len(steps), np.float32)
     for at in range(0, len(steps), _STEPS):
         cosines[at : at + _STEPS] = _cosines((x, y), steps[at : at + _STEPS], (source.runs, target.runs))
-    chosen = best_of(steps, search.worth(steps, cosines))
+    chosen = best_of_steps(steps, search.worth(steps, cosines))
     return [
         Alignment(range(i, k), range(j, m), score)
         for (i, j, k, m), score in zip(steps[chosen].tolist(), cosines[chosen].tolist(), strict=True)

@@ -186,7 +186,7 @@ class _LastSteps:
         return list(zip(map(self._sizes.__getitem__, steps[own].tolist()), less[own].tolist(), strict=True))
 
 
-def best_of(steps: np.ndarray, worth: np.ndarray) -> np.ndarray:
+def best_of_steps(steps: np.ndarray, worth: np.ndarray) -> np.ndarray:
     """The best path through some steps only: their places, int64 [P].
 
     Args:

@@ -56,7 +56,7 @@ def shifted(probabilities: np.ndarray, shift: float) -> np.ndarray:
     return shifted_logits(logits(probabilities), shift).astype(np.float32)
 
 
-def answered(probabilities: np.ndarray, first: float, second: float) -> np.ndarray:
+def recalibrated(probabilities: np.ndarray, first: float, second: float) -> np.ndarray:
     """Probabilities whose logits o become first + second o, float32 [n]; the same ones for 0 and 1."""
     if (first, second) == (0.0, 1.0):
         return probabilities

@@ -120,7 +120,7 @@ class Doubts:
             yield Doubt(f"names without counterpart: {_quoted(sentence, alone)}", *_sided(side, alone))
 
 
-def in_words(doubts: Sequence[Doubt]) -> str:
+def doubts_in_words(doubts: Sequence[Doubt]) -> str:
     """Reasons in one line."""
     return "; ".join(doubt.words for doubt in doubts)
 

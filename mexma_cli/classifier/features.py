@@ -14,7 +14,7 @@ from mexma_cli.classifier.pairs import Pairs, sentences_of
 from mexma_cli.classifier.sentences import MARKS
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.retrieval import OneToOne
-from mexma_cli.settings.registry import line_of, run_plugin
+from mexma_cli.settings.registry import line_of_error, run_plugin
 
 Measure = Callable[[Pairs], np.ndarray]
 """From N candidates to float32 [N]."""
@@ -91,7 +91,7 @@ def pair_feature(name: str, about: str) -> Callable[[OfSentences], OfSentences]:
 
     def register(function: OfSentences) -> OfSentences:
         def measure(pairs: Pairs) -> np.ndarray:
-            return measured(name, function, *pairs.texts, pairs.languages)
+            return measured_feature(name, function, *pairs.texts, pairs.languages)
 
         if name in FEATURES:
             raise MexmaError(f"there is a feature {name!r} already")
@@ -112,7 +112,7 @@ def load_features(path: Path) -> dict[str, OfSentences]:
     return {name: _OWN[name] for name, one in FEATURES.items() if one.module == str(path.resolve())}
 
 
-def measured(
+def measured_feature(
     name: str, function: OfSentences, sources: list[str], targets: list[str], languages: tuple[str, str]
 ) -> np.ndarray:
     """The values of a feature of one's own for N pairs, float32 [N]; refused if it fails, or gives something
@@ -123,7 +123,7 @@ def measured(
         found = np.asarray(function(sources, targets, languages), np.float32)
     except Exception as error:
         said, file = " ".join(str(error).split()), function.__module__
-        where = f"{Path(file).name}{line_of(error, file)}"
+        where = f"{Path(file).name}{line_of_error(error, file)}"
         raise MexmaError(f"feature {name!r} ({where}): {type(error).__name__}: {said}") from error
     if found.shape != (len(sources),) or not np.isfinite(found).all():
         wrong = "numbers that are none" if found.shape == (len(sources),) else f"an array {found.shape}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.classifier.calibration import answered, shift_of, shifted
+from mexma_cli.classifier.calibration import recalibrated, shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, TextFacts, sentences_of
 from mexma_cli.classifier.words import VOCABULARY
@@ -189,7 +189,7 @@ def _fitted(
     blocks = (probabilities[part] for part in slices_of(len(probabilities), _AT_ONCE))
     shift, found = shift_of(blocks, others / sentences_of(sides)), Spool(np.float32)
     for part in slices_of(len(probabilities), _AT_ONCE):
-        found.write(answered(shifted(probabilities[part], shift), *classifier.answers))
+        found.write(recalibrated(shifted(probabilities[part], shift), *classifier.answers))
     return found.array()
 
 
@@ -267,6 +267,6 @@ class ClassifierWeights:
 
 
 @cache
-def bundled() -> ClassifierWeights:
+def bundled_weights() -> ClassifierWeights:
     """The weights that come with the package."""
     return ClassifierWeights.read()

@@ -8,7 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from mexma_cli.classifier.sentences import SentenceFacts, look_at, missing_names, shared_numbers
+from mexma_cli.classifier.sentences import (
+    SentenceFacts,
+    count_shared_numbers,
+    look_at_sentences,
+    missing_names,
+)
 from mexma_cli.classifier.words import EmbedWords, Words, paired, words_of
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import UNSTATED
@@ -59,8 +64,8 @@ def known_of(
         return source, target
     first, second = words_of((texts[0](), texts[1]()), embed) if embed else (None, None)
     return (
-        replace(source, sentences=look_at(texts[0]()), words=first),
-        replace(target, sentences=look_at(texts[1]()), words=second),
+        replace(source, sentences=look_at_sentences(texts[0]()), words=first),
+        replace(target, sentences=look_at_sentences(texts[1]()), words=second),
     )
 
 
@@ -130,7 +135,7 @@ class Pairs:
         """How many numbers only the source has, and only the target, float32 [N] each."""
         own, other = self.sentences
         source, target = self.candidates.source, self.candidates.target
-        shared = shared_numbers(own.numbers, other.numbers, source, target)
+        shared = count_shared_numbers(own.numbers, other.numbers, source, target)
         return own.numbers.counts(source) - shared, other.numbers.counts(target) - shared
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.classifier.calibration import answered, logits
+from mexma_cli.classifier.calibration import logits, recalibrated
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 from mexma_cli.store.spool import Spool, slices_of
 from mexma_cli.text.amounts import brief, counted
@@ -153,7 +153,7 @@ class PairPrecision:
         for one in range(min(10, len(places))):
             own = part == one
             line = _drawn(logits(before[~own]), right[~own], np.random.default_rng(0))
-            found[own] = answered(before[own], *(float(number.mean()) for number in line))
+            found[own] = recalibrated(before[own], *(float(number.mean()) for number in line))
         return found
 
     def cut(self, place: int) -> EstimatedCut:

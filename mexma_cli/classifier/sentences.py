@@ -57,7 +57,7 @@ class SentenceFacts:
     name_trigrams: Ragged
 
 
-def look_at(texts: Iterable[str]) -> SentenceFacts:
+def look_at_sentences(texts: Iterable[str]) -> SentenceFacts:
     """Look at N sentences, in Unicode's composed form: takes some hundredths of a millisecond for each, and
     keeps what it finds on disk."""
     lengths, marks = Spool(np.float32), Spool(np.float32)
@@ -122,7 +122,7 @@ def _rows_of(keys: np.ndarray, rows: int) -> Ragged:
     return Ragged(keys % _TRIGRAMS, np.searchsorted(keys, np.arange(rows + 1) * _TRIGRAMS))
 
 
-def shared_numbers(own: Ragged, other: Ragged, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def count_shared_numbers(own: Ragged, other: Ragged, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """How many numbers both sentences of N pairs have, float32 [N]."""
     both = np.flatnonzero((own.counts(source) > 0) & (other.counts(target) > 0))
     shared = np.zeros(len(source), np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.classifier.calibration import calibrated, logits
 from mexma_cli.classifier.features import FEATURES, columns, spread_of
-from mexma_cli.classifier.model import Classifier, ClassifierWeights, bundled, features_for
+from mexma_cli.classifier.model import Classifier, ClassifierWeights, bundled_weights, features_for
 from mexma_cli.classifier.pairs import Pairs, known_of
 from mexma_cli.classifier.words import EmbedWords
 from mexma_cli.errors import MexmaError
@@ -20,7 +20,7 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, best_first
 from mexma_cli.mining.match import match
 from mexma_cli.mining.retrieval import OneToOne
-from mexma_cli.mining.threshold import Threshold, choose
+from mexma_cli.mining.threshold import Threshold, best_threshold
 from mexma_cli.settings.stages import MineSettings
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def best_one_to_one(
     scored = best_first(Candidates(scores, found.source, found.target, np.arange(len(found))))
     scored = scored.take(OneToOne(rows).taken(scored))
     right = correct[scored.cosines]
-    return choose(scored.scores, right, gold), scored.scores, right
+    return best_threshold(scored.scores, right, gold), scored.scores, right
 
 
 def calibration_error(probabilities: np.ndarray, correct: np.ndarray) -> float:
@@ -214,7 +214,9 @@ def train(parallel: Parallel, start: ClassifierWeights, k: int) -> TrainedClassi
         else:
             names = features_for(needs)
             by[needs] = fit(names, [one.features(names) for one in sets], correct)
-    usual = "words" if start.fingerprint == bundled().fingerprint else "text"  # as `mexma mine` takes it
+    usual = (
+        "words" if start.fingerprint == bundled_weights().fingerprint else "text"
+    )  # as `mexma mine` takes it
     compared = {"bundled": start.by[usual], "trained": by["words"]}
     f1, calibration = {"margin": 0.0}, dict[str, float]()
     best = [_best(one, one.pairs.candidates.scores) for one in others]

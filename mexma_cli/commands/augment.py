@@ -10,7 +10,7 @@ import click
 
 from mexma_cli.commands.options import output_option
 from mexma_cli.errors import MexmaError
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned_columns
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
       mexma eval xsimpp ntrex --langs fra,deu
     """
     from mexma_cli.evaluation.augment import KINDS, augment, augmented_names, augmented_texts
-    from mexma_cli.evaluation.reading import read_sentences
+    from mexma_cli.evaluation.reading import read_all_lines
     from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 
-    lines = read_sentences(text)
+    lines = read_all_lines(text)
     found = augment(lines, seed)
     if not found:
         raise MexmaError(f"{text}: no sentence has a number, a name or a word that could be changed")
@@ -66,4 +66,4 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
         click.echo(json.dumps({kind: {"made": made, "of": of} for kind, (made, of) in counts.items()}))
         return
     rows = [[kind, f"{made:,}", f"{of:,}"] for kind, (made, of) in counts.items()]
-    click.echo("\n".join(aligned([["type", "hard negatives", "of sentences"], *rows], names=1)))
+    click.echo("\n".join(aligned_columns([["type", "hard negatives", "of sentences"], *rows], names=1)))

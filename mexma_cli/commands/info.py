@@ -56,7 +56,7 @@ _DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint
 
 def show(info: Info, indent: str = "") -> None:
     """Print the facts, a line each, the table, and those of the parts further in."""
-    from mexma_cli.reporting.tables import aligned, row_table
+    from mexma_cli.reporting.tables import aligned_columns, row_table
 
     click.echo(f"{indent}{in_a_line(info.path)}: {info.kind}")
     facts = {
@@ -67,7 +67,7 @@ def show(info: Info, indent: str = "") -> None:
     width = max((len(key) for key in facts), default=0)
     for key, value in facts.items():
         click.echo(f"{indent}  {key.ljust(width)}  {in_a_line(_shown(key, value))}")
-    for line in aligned(row_table(info.rows), 2) if info.rows else []:
+    for line in aligned_columns(row_table(info.rows), 2) if info.rows else []:
         click.echo(f"{indent}    {line}")
     for part in info.parts:
         show(part, indent + "  ")
@@ -81,7 +81,7 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return curves.shown(name.removeprefix("last "), value)
+        return curves.shown_point(name.removeprefix("last "), value)
     if isinstance(value, dict):
         there = {key: inner for key, inner in value.items() if inner is not None}
         return ", ".join(f"{key} {_shown(key, inner)}" for key, inner in there.items()) or "none"

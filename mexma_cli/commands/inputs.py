@@ -117,10 +117,10 @@ def print_estimate(
     `pairs` is the cost of what follows the search."""
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
-    from mexma_cli.stages.knn.estimate import estimate, look_at
+    from mexma_cli.stages.knn.estimate import estimate_search, look_at_inputs
 
-    inputs, dim, encoder = look_at(paths, choice)
+    inputs, dim, encoder = look_at_inputs(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in estimate(inputs, dim, k, settings, encoder, judging, pairs):
+    for name, value in estimate_search(inputs, dim, k, settings, encoder, judging, pairs):
         click.echo(f"{name:<24} {value}")

@@ -43,7 +43,7 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
       mexma languages pt_BR zh-TW iw
       mexma languages --json | jq -r 'select(.encoders | index("facebook/MEXMA")) | .code'
     """
-    from mexma_cli.reporting.tables import aligned
+    from mexma_cli.reporting.tables import aligned_columns
     from mexma_cli.text.identify import identifier, kindred
     from mexma_cli.text.splitting import default_splitter
 
@@ -73,7 +73,7 @@ def command(codes: tuple[str, ...], settings: RuleSettings, as_json: bool) -> No
         names = [name.rpartition("/")[2] for name in row["encoders"]]
         cells = [row["code"], row["name"], " ".join(row["spellings"]), " ".join(names)]
         table.append([*map(str, cells), str(row["splitter"]), str(row["identified"])])
-    click.echo("\n".join(aligned(table, len(table[0]))))
+    click.echo("\n".join(aligned_columns(table, len(table[0]))))
     for row in rows if codes else ():
         if not row["encoders"]:
             log.info(
@@ -87,7 +87,7 @@ def _meant(typed: str) -> list[str]:
     try:
         return [languages.resolve(typed)]
     except MexmaError:
-        if found := languages.named(typed):
+        if found := languages.languages_named(typed):
             return found
         raise
 

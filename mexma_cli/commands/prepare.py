@@ -74,9 +74,9 @@ def command(
         return
     with progress(desc="planning" if dry_run else "preparing", unit="corpus") as bar:
         if dry_run:
-            from mexma_cli.stages.prepare.plan import plan
+            from mexma_cli.stages.prepare.plan import plan_data
 
-            planned = plan(settings.data, follow(bar))
+            planned = plan_data(settings.data, follow(bar))
         else:
             from mexma_cli.stages.prepare.prepare import prepare
 
@@ -108,7 +108,7 @@ def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
 
 def plan_table(planned: PreparePlan, data: Data) -> str:
     """A row a language, a row a corpus, what OPUS has beside that, and what the disk needs."""
-    from mexma_cli.stages.prepare.download import needed
+    from mexma_cli.stages.prepare.download import files_needed
 
     by_language: dict[str, list[PlannedCorpus]] = {}
     by_corpus: dict[str, list[PlannedCorpus]] = {}
@@ -133,7 +133,7 @@ def plan_table(planned: PreparePlan, data: Data) -> str:
     if not all(row.counted for row in planned.corpora):
         lines.append("~: estimated from the beginnings and the sizes of the files")
     there = {(row.corpus, resolve(row.language)) for row in planned.corpora if row.files}
-    if more := needed(data, there):
+    if more := files_needed(data, there):
         lines.append(f"OPUS lists more: {more}; --script prints the commands")
     lines += [
         "used: what the caps leave, if no pair is dropped for another reason",

@@ -19,10 +19,10 @@ def command(name: str | None) -> None:
       mexma recipes
       mexma recipes one-language > mine.yaml
     """
-    from mexma_cli.settings.load import about, find, shipped
+    from mexma_cli.settings.load import about, find_recipe, shipped
 
     if name is not None:
-        click.echo(find(name).read_text(encoding="utf-8"), nl=False)
+        click.echo(find_recipe(name).read_text(encoding="utf-8"), nl=False)
         return
     out = click.HelpFormatter(max_width=100)
     for known, path in sorted(shipped().items(), key=lambda item: item[0].count("/")):  # ablations come last

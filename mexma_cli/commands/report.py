@@ -13,7 +13,7 @@ import click
 from mexma_cli.commands.options import json_option, output_option
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.result import Result
-from mexma_cli.reporting.tables import aligned, as_csv, as_latex, text_lines
+from mexma_cli.reporting.tables import aligned_columns, as_csv, as_latex, text_lines
 
 log = logging.getLogger(__name__)
 
@@ -116,15 +116,15 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
         }
         click.echo(json.dumps(found, ensure_ascii=False))
         return
-    click.echo("\n".join(aligned(curves.table(runs), names=3 if len(runs) > 1 else 2)))
+    click.echo("\n".join(aligned_columns(curves.table(runs), names=3 if len(runs) > 1 else 2)))
     if groups:
         click.echo("\nmean over seeds, with the 95% interval of Student's t")
-        click.echo("\n".join(aligned(seeds.table(groups), names=3)))
+        click.echo("\n".join(aligned_columns(seeds.table(groups), names=3)))
 
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.commands.eval import headings
-    from mexma_cli.reporting.page import compared, write_page
+    from mexma_cli.reporting.page import compared, write_results_page
     from mexma_cli.text.writing import prepare_output, write_chunks
 
     suffix = output.suffix.lower() if output else ""
@@ -136,7 +136,7 @@ def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     if output and suffix in _TABLES:
         write_chunks([output], [((_TABLES[suffix](table),), 0)])
     elif output:
-        write_page(output, results, headings())
+        write_results_page(output, results, headings())
     if as_json:
         click.echo(json.dumps({"results": [result.to_json() for result in results]}, ensure_ascii=False))
         return
@@ -144,4 +144,4 @@ def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
         click.echo("\n" * bool(number) + f"{result.task} ({path})")
         click.echo("\n".join(text_lines(result)))
     if len(results) > 1:
-        click.echo("\n" + "\n".join(aligned(table, names=3)))
+        click.echo("\n" + "\n".join(aligned_columns(table, names=3)))

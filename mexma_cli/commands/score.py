@@ -140,9 +140,9 @@ def command(
 
 
 def _answer(path: Path, encoder: EncoderChoice, margin: str, languages: tuple[str, str]) -> None:
-    from mexma_cli.stages.score import answered
+    from mexma_cli.stages.score import streamed_scores
 
-    for scores in answered(path, load_encoder(encoder), margin, languages):
+    for scores in streamed_scores(path, load_encoder(encoder), margin, languages):
         click.echo("".join(f"{score}\n" for score in shortest(scores)), nl=False)  # which flushes
 
 

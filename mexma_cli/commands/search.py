@@ -114,7 +114,7 @@ def command(
     check_inputs(inputs)
     if query_prompt is not None and is_store(inputs[0]):
         raise click.UsageError(f"--query-prompt is for a text; {inputs[0]} is embedded already.")
-    from mexma_cli.stages.search import found_pairs, lines_of, places, search
+    from mexma_cli.stages.search import find_hits, found_pairs, lines_of, places
     from mexma_cli.text.writing import only_process, write_chunks
 
     started = time.monotonic()
@@ -122,7 +122,7 @@ def command(
         queries, target = opened(stack, inputs, encoder, prompts=[query_prompt, None])
         place = places(target, docs)
         bar = progress_bar(stack, "searching")
-        hits = search(queries, target, settings, top=top, on_progress=bar)
+        hits = find_hits(queries, target, settings, top=top, on_progress=bar)
         replaced = write_chunks(outputs, lines_of(found_pairs(queries, target, hits, place), kind))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")

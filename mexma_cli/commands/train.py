@@ -175,23 +175,23 @@ def _print_estimate(settings: Recipe | DecomposeRecipe, processes: int, as_json:
     """Print the recipe, and behind # what it takes; text that is missing makes it an error."""
     from mexma_cli.settings.training import DecomposeRecipe
     from mexma_cli.stages.prepare.corpora import bitexts_of
-    from mexma_cli.stages.train.estimate import as_numbers, estimate
+    from mexma_cli.stages.train.estimate import as_numbers, estimate_training
 
     if isinstance(settings, DecomposeRecipe):
         raise click.UsageError("--dry-run is for recipes that train an encoder; a decomposer takes minutes.")
-    found = estimate(settings, processes)
+    found = estimate_training(settings, processes)
     if as_json:
         recipe = settings.model_dump(mode="json", by_alias=True)
         click.echo(json.dumps({"recipe": recipe, "estimate": as_numbers(found)}, ensure_ascii=False))
     else:
         click.echo(settings.to_yaml())
-        for line in estimate_lines(found):
+        for line in estimate_in_words(found):
             click.echo(f"# {line}".rstrip())
     if not found.prepared:
         bitexts_of(settings.data)
 
 
-def estimate_lines(found: TrainingEstimate) -> list[str]:
+def estimate_in_words(found: TrainingEstimate) -> list[str]:
     """An estimate in words: a line a phase and figure."""
     from mexma_cli.stages.costs import PEAKS
     from mexma_cli.stages.train.estimate import EFFICIENCY

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.reporting.tables import aligned
+from mexma_cli.reporting.tables import aligned_columns
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
         ]
         for language, found in tuned.items()
     ]
-    click.echo("\n".join(aligned([header, *rows], names=1)))
+    click.echo("\n".join(aligned_columns([header, *rows], names=1)))
 
 
 def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
@@ -100,7 +100,7 @@ def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
         ]
         for step in _steps(found, best)
     ]
-    click.echo("\n".join(aligned([header, *rows], names=0)))
+    click.echo("\n".join(aligned_columns([header, *rows], names=0)))
 
 
 def _steps(found: PairPrecision, best: EstimatedCut) -> list[EstimatedCut]:

@@ -167,7 +167,7 @@ def tokens_to_keep(pieces: Sequence[str], first: int) -> np.ndarray:
     return ~replaceable | (np.arange(len(pieces)) < first)
 
 
-def kind_of(piece: str) -> int:
+def token_kind(piece: str) -> int:
     """The kind of a token, by which `joined` decides which neighbours are a pair."""
     word = piece.removeprefix(WORD_START)
     if not piece.startswith(WORD_START) or WORD_START in word:
@@ -183,7 +183,7 @@ def joined(kinds: np.ndarray) -> np.ndarray:
     """Which of N tokens and the next one are a pair, bool [N - 1]: two signs, or a syllable and a word.
 
     Args:
-        kinds: uint8 [N], their `kind_of`.
+        kinds: uint8 [N], their `token_kind`.
     """
     left, right = kinds[:-1], kinds[1:]
     words = (left >= _SYLLABLE) & (right >= _SYLLABLE)
@@ -222,7 +222,7 @@ class PairTokens:
             pair's own token, -1 where the vocabulary has none.
         """
         for token in set(ids[self._kinds[ids] == _UNKNOWN].tolist()):
-            self._kinds[token] = kind_of(self._pieces[token])
+            self._kinds[token] = token_kind(self._pieces[token])
         places = np.flatnonzero(joined(self._kinds[ids]))
         tokens = np.stack([ids[places], ids[places + 1]], axis=1)
         if not len(places) or not len(self._known[0]):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.reading import both_filled, read_aligned, read_sentences
+from mexma_cli.evaluation.reading import both_filled, read_aligned, read_all_lines
 from mexma_cli.languages import resolve
 from mexma_cli.settings.load import load
 from mexma_cli.text.amounts import counted
@@ -259,6 +259,6 @@ def read_texts(folder: Path, split: str, languages: str | None, target: str) -> 
     files = {code: path for code, path in there.choose(languages).items() if code != target}
     if not files:
         raise MexmaError(f"{folder}: no language besides {target}, into which translations are searched")
-    lines = read_sentences(target_path)
+    lines = read_all_lines(target_path)
     texts = {code: read_aligned(path, target_path, len(lines)) for code, path in files.items()}
     return AlignedTexts(there, languages or "all", target, lines, texts)

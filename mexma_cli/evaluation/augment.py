@@ -26,7 +26,7 @@ from typing import Generic, TypeVar
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts
-from mexma_cli.evaluation.reading import read_sentences
+from mexma_cli.evaluation.reading import read_all_lines
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 
@@ -393,7 +393,7 @@ def find_augmented(data: AlignedTexts, folder: Path | None) -> Augmented:
 
 def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
     kinds, own = _read_kinds(kinds_path)
-    lines = read_sentences(path)
+    lines = read_all_lines(path)
     strange = [number for number, line in enumerate(lines, 1) if line.strip() not in kinds]
     if len(strange) == len(lines):
         raise MexmaError(

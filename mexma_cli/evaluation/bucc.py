@@ -26,7 +26,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
 from mexma_cli.mining.match import match
 from mexma_cli.mining.resampling import Labelled, held_out
-from mexma_cli.mining.threshold import Threshold, choose, measured
+from mexma_cli.mining.threshold import Threshold, best_threshold, measured_threshold
 from mexma_cli.reporting.result import Result
 from mexma_cli.settings.stages import MineSettings, ScoreSettings
 from mexma_cli.text.compression import plain_name
@@ -208,7 +208,7 @@ def measure(
         x, y = embed(data.sources, languages[0]), embed(data.targets, languages[1])
         found = ranked(data, x, y, settings.margin, settings.k, on_progress)
         labelled.append(found)
-        best = choose(found.scores, found.is_gold, found.gold) if len(found.scores) else None
+        best = best_threshold(found.scores, found.is_gold, found.gold) if len(found.scores) else None
         rows.append(
             {
                 "pair": data.pair,
@@ -242,7 +242,7 @@ def _held_out(
     is_for_it = source != data.split and (data.split == "test" or "test" not in same)
     if not is_for_it or same[source]["threshold"] is None:
         return None, None
-    return measured(found.scores, found.is_gold, found.gold, same[source]["threshold"]), source
+    return measured_threshold(found.scores, found.is_gold, found.gold, same[source]["threshold"]), source
 
 
 def evaluate(

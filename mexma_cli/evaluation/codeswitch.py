@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.reading import filled_lines, parsed, read_aligned, read_sentences
+from mexma_cli.evaluation.reading import filled_lines, parsed_lines, read_aligned, read_all_lines
 from mexma_cli.files import fingerprint, make_folder, together, whole_file, write_json_atomic
 from mexma_cli.settings.stages import Switching
 from mexma_cli.text.amounts import counted
@@ -47,7 +47,7 @@ class Switched:
 def read_dictionary(path: Path) -> Dictionary:
     """A dictionary in MUSE's format, two words a line; translations that are the word itself are left out."""
     found: dict[str, dict[str, None]] = {}
-    for word, translation in parsed(path, filled_lines(path), _two_words, HINT):
+    for word, translation in parsed_lines(path, filled_lines(path), _two_words, HINT):
         if word.lower() != translation.lower():
             found.setdefault(word.lower(), {})[translation] = None
     if not found:
@@ -106,7 +106,7 @@ def write_code_switched(
     says. Line n of the first, in the language of `code`, is the translation of line n of the second; other
     lengths are refused."""
     words = read_dictionary(dictionary)
-    english = read_sentences(texts[1])
+    english = read_all_lines(texts[1])
     other = read_aligned(*texts, len(english))
     made = code_switched(other, english, words, settings)
     facts = {

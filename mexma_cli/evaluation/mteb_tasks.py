@@ -106,7 +106,7 @@ class Choice:
     benchmark: str | None
 
 
-def choose(wanted: Sequence[str]) -> Choice:
+def chosen_tasks(wanted: Sequence[str]) -> Choice:
     """Tasks by name (`STS12`, `STS22:fr`), or those of one or several tables (`table4`, `table27`, `clft`),
     which must be there; whether a task's name is one, mteb says."""
     if not wanted:

@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts
 from mexma_cli.evaluation.augment import Augmented, find_augmented
 from mexma_cli.evaluation.embedder import Embedder
-from mexma_cli.evaluation.mteb_tasks import choose
+from mexma_cli.evaluation.mteb_tasks import chosen_tasks
 from mexma_cli.evaluation.senteval import Splits, embed_splits, read_tasks
 from mexma_cli.evaluation.senteval import evaluate as evaluate_senteval
 from mexma_cli.evaluation.sts import ScoredPairs, find_files, means_of_known, read_pairs, score_pairs
@@ -87,7 +87,7 @@ def classification(tasks: Mapping[str, Splits], embed: Embedder) -> list[float |
 
     features = {task: embed_splits(splits, embed) for task, splits in tasks.items()}
     senteval = evaluate_senteval(features, [], KFOLD, {}, lambda _: None).scores
-    table = choose(["table2"])
+    table = chosen_tasks(["table2"])
     encoder = MtebEncoder(embed.encoder, embed.folder)
     mteb = evaluate(encoder, get_tasks(table.tasks), table, "table2", lambda _: None).scores
     return [senteval.get("average"), *(mteb.get(column) for column in table.means)]

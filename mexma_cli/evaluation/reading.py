@@ -19,7 +19,7 @@ def require_folder(folder: Path, hint: str | None = None) -> None:
         raise MexmaError(f"{folder}: no such folder", hint)
 
 
-def read_sentences(path: Path) -> list[str]:
+def read_all_lines(path: Path) -> list[str]:
     """All lines of a file, of which there must be some."""
     found = list(read_lines(path))
     if not found:
@@ -52,7 +52,7 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
 
 
-def parsed(
+def parsed_lines(
     path: Path, lines: Iterable[tuple[int, str]], parse: Callable[[str], Parsed], hint: str
 ) -> Iterator[Parsed]:
     """Parse lines that are given with their numbers; a ValueError becomes a message with the file and the

@@ -17,7 +17,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.embedder import Embed, Embedder
-from mexma_cli.evaluation.reading import columns_named, filled_lines, parsed
+from mexma_cli.evaluation.reading import columns_named, filled_lines, parsed_lines
 from mexma_cli.reporting.result import Result
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name, plain_or_compressed
@@ -90,8 +90,8 @@ def read_pairs(path: Path) -> ScoredPairs:
     first = next(lines, None)
     if first is None:
         raise MexmaError(f"{path} has no lines", f"layouts:\n{LAYOUTS}")
-    (split,) = parsed(path, [first], _layout, LAYOUTS)
-    rows = parsed(path, lines if _is_header(first[1]) else chain([first], lines), split, LAYOUTS)
+    (split,) = parsed_lines(path, [first], _layout, LAYOUTS)
+    rows = parsed_lines(path, lines if _is_header(first[1]) else chain([first], lines), split, LAYOUTS)
     return _pairs(path, _stem(path), list(rows))
 
 
@@ -173,10 +173,10 @@ def _read_semeval(path: Path) -> ScoredPairs:
     gold = plain_or_compressed(plain)
     if gold is None:
         raise MexmaError(f"{plain}: no such file, the scores of {path.name}", LAYOUTS)
-    pairs = list(parsed(path, enumerate(read_lines(path), 1), _two_sentences, LAYOUTS))
+    pairs = list(parsed_lines(path, enumerate(read_lines(path), 1), _two_sentences, LAYOUTS))
     # SemEval 2015 and 2016 scored a part of what they published.
     numbers = enumerate(read_lines(gold), 1)
-    scores = list(parsed(gold, numbers, lambda line: _score(line) if line.strip() else None, LAYOUTS))
+    scores = list(parsed_lines(gold, numbers, lambda line: _score(line) if line.strip() else None, LAYOUTS))
     if len(pairs) != len(scores):
         raise MexmaError(f"{path} has {counted(len(pairs), 'line')}, {gold.name} has {len(scores):,}")
     both = zip(scores, pairs, strict=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.embedder import Embedder, mark_unknown, taken
-from mexma_cli.evaluation.reading import read_aligned, read_sentences, require_folder
+from mexma_cli.evaluation.reading import read_aligned, read_all_lines, require_folder
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
 from mexma_cli.reporting.result import Result
@@ -73,7 +73,7 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[TatoebaTest
         plain = own.with_name(f"tatoeba.{language}-eng.eng")
         if (english := plain_or_compressed(plain)) is None:
             raise MexmaError(f"{own.parent}: {plain.name} is missing beside {own.name}", f"needed: {HINT}")
-        lines = read_sentences(english)
+        lines = read_all_lines(english)
         pairs.append(TatoebaTest(language, read_aligned(own, english, len(lines)), lines))
     return pairs
 

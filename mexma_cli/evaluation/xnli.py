@@ -24,7 +24,7 @@ from mexma_cli.encoder.model.attention import attention_arguments
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.reading import columns_named, filled_lines, parsed, require_folder
+from mexma_cli.evaluation.reading import columns_named, filled_lines, parsed_lines, require_folder
 from mexma_cli.reporting.result import Result, describe
 from mexma_cli.settings.stages import FineTuning
 from mexma_cli.text.amounts import counted
@@ -66,7 +66,7 @@ class InferenceData:
 def read_data(folder: Path) -> InferenceData:
     """Read the train and test sets of a folder. Pairs on whose class people did not agree are left out and
     counted in the log. Both must be there, and the train set must have English."""
-    train_path, test_path = find(folder, TRAIN), find(folder, TEST)
+    train_path, test_path = find_data(folder, TRAIN), find_data(folder, TEST)
     train, undecided = read_inference(train_path)
     if "en" not in train:
         raise MexmaError(f"{train_path} has no English pairs")
@@ -77,7 +77,7 @@ def read_data(folder: Path) -> InferenceData:
     return InferenceData(train_path, train["en"], test_path, tests)
 
 
-def find(folder: Path, names: tuple[str, ...]) -> Path:
+def find_data(folder: Path, names: tuple[str, ...]) -> Path:
     """The first of these files in a folder or below it, compressed or not, of which one must be there."""
     require_folder(folder, LAYOUTS)
     for name in names:
@@ -98,10 +98,10 @@ def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
         first = next(lines, None)
         if first is None:
             raise MexmaError(f"{path} is empty", LAYOUTS)
-        (split,) = parsed(path, [first], _from_header, LAYOUTS)
+        (split,) = parsed_lines(path, [first], _from_header, LAYOUTS)
     rows: dict[str, list[tuple[str, str, int]]] = {}
     undecided = 0
-    for pair, place in parsed(path, lines, lambda line: _with_class(split(line)), LAYOUTS):
+    for pair, place in parsed_lines(path, lines, lambda line: _with_class(split(line)), LAYOUTS):
         if place is None:
             undecided += 1
         else:

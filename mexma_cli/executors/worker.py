@@ -18,7 +18,7 @@ import time
 import traceback
 from pathlib import Path
 
-from mexma_cli.errors import NoteFormatter, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of
+from mexma_cli.errors import NoteFormatter, as_ours, in_a_line, is_defect, is_out_of_memory, message_lines
 from mexma_cli.files import write_json_atomic
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def attempt(run: Path, todo: Path) -> dict[str, object]:
         if is_defect(error):
             traceback.print_exc()
         ours = as_ours(error)
-        log.error("%s", "\n".join(lines_of(ours)))
+        log.error("%s", "\n".join(message_lines(ours)))
         hint = "its worker's log says more" if is_defect(error) else ours.hint
         said = f"{ours.message}{f' ({hint})' if hint else ''}"
         return {"error": said, "died": is_out_of_memory(error)}

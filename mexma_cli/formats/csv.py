@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mexma_cli.formats.bitext import Pair, PlainPair, as_first, bitext_format
 from mexma_cli.formats.jsonl import object_lines
-from mexma_cli.formats.tsv import CSV, Tsv, shown, tsv_lines
+from mexma_cli.formats.tsv import CSV, Tsv, field_text, tsv_lines
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -59,6 +59,6 @@ def fields_line(fields: Sequence[str], kind: str) -> str:
 def _line(fields: Iterable[Any]) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(
-        [shown(value) if isinstance(value, tuple) else value for value in fields]
+        [field_text(value) if isinstance(value, tuple) else value for value in fields]
     )  # it quotes the characters of its own line end, \r and \n
     return line.getvalue().removesuffix("\r\n") + "\n"

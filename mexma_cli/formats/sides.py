@@ -1,8 +1,8 @@
 """How the two sides of pairs are told apart where a file does not say it by their order.
 
 By the names of columns or fields (`sides_named`, `columns_of`): both stated languages, or `source` and
-`target`, or what other tools call them. By tags of languages alone (`sides_among`, `choose`): of fields, of
-documents, and of segments of a translation memory, where there may be more than two, and regions.
+`target`, or what other tools call them. By tags of languages alone (`sides_among`, `choose_tags`): of fields,
+of documents, and of segments of a translation memory, where there may be more than two, and regions.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class AmbiguousError(Exception):
         self.side, self.tags = side, tags
 
 
-def choose(sides: Sequence[WantedSide], tags: Sequence[str]) -> list[str | None]:
+def choose_tags(sides: Sequence[WantedSide], tags: Sequence[str]) -> list[str | None]:
     """The tag of each side; None where there is none, or nobody wants the side. An AmbiguousError says that a
     side means several tags, or both mean one.
 
@@ -244,7 +244,7 @@ def sides_among(
     hint = f"state which: {options}" if options else None
     wanted_sides = [WantedSide(NO_SIDE if language == UNSTATED else language) for language in languages]
     try:
-        chosen = choose(wanted_sides, tags)
+        chosen = choose_tags(wanted_sides, tags)
     except AmbiguousError as error:
         raise MexmaError(f"{where}: {error.side} may be {' and '.join(error.tags)}", hint) from None
     others, wanted = [tag for tag in tags if tag not in chosen], languages.count(UNSTATED)

@@ -33,10 +33,10 @@ from mexma_cli.formats.sides import (
     AmbiguousError,
     WantedSide,
     as_codes,
-    choose,
+    choose_tags,
     one_region,
 )
-from mexma_cli.formats.tsv import parsed, shortened, shown
+from mexma_cli.formats.tsv import field_text, parsed_field, shortened
 from mexma_cli.languages import UNSTATED, bcp47, known, subtags
 from mexma_cli.text.characters import unwrapped
 from mexma_cli.text.lines import LINE_LIMIT
@@ -124,7 +124,7 @@ class Tmx(BitextFormat):
             values = zip(pair._fields, rounded, strict=True)
             wanted = {*pair._fields} - {"source", "target"} if with_ids else {"score"}
             properties = "".join(
-                f'<prop type="x-{name.replace("_", "-")}">{_escaped(shown(value))}</prop>'
+                f'<prop type="x-{name.replace("_", "-")}">{_escaped(field_text(value))}</prop>'
                 for name, value in values
                 if name in wanted and value is not None and value == value
             )
@@ -323,7 +323,7 @@ class _Reader:
                 if len(self._segments) > _LANGUAGES:
                     self._fail(f"a unit in more than {_LANGUAGES:,} languages", "is it a TMX?")
             elif field := _field(self._property):
-                self._properties[field] = value = parsed(field, text)
+                self._properties[field] = value = parsed_field(field, text)
                 self._raw.count_others([(f"{field} (no number)", text)] if value is None else [])
         elif name == "tuv":
             self._language = ""
@@ -372,7 +372,7 @@ class _Reader:
         self, tags: Sequence[str], sides: Sequence[WantedSide] | None = None
     ) -> list[str | None]:
         try:
-            return choose(sides or self._sides, tags)
+            return choose_tags(sides or self._sides, tags)
         except AmbiguousError as error:
             if len(error.tags) > 1:
                 message = f"a unit has {' and '.join(error.tags)}, and {error.side} means each of them"

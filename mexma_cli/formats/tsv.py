@@ -133,11 +133,11 @@ def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
     """
     for score, source, target, *more in rows:
         left, right = one_field(source), one_field(target)
-        line = f"{float(score)}\t{left}\t{right}" + "".join(f"\t{shown(value)}" for value in more) + "\n"
+        line = f"{float(score)}\t{left}\t{right}" + "".join(f"\t{field_text(value)}" for value in more) + "\n"
         yield (line,), (left != source) + (right != target)
 
 
-def shown(value: Any) -> str:
+def field_text(value: Any) -> str:
     """A value of a pair as a field: several lines as ``3,4``, and nothing for what is not known."""
     if value is None:
         return ""
@@ -361,7 +361,7 @@ def _of_columns(fields: Sequence[str], columns: Columns, where: str, text: RawTe
     if text.each_line:
         behind = max(columns.source, columns.target, columns.known.get("score", 0)) + 1
         return PairOfColumns(source, target, "\t".join(map(one_field, fields[behind:])))
-    known = {name: parsed(name, fields[place]) for name, place in columns.known.items()}
+    known = {name: parsed_field(name, fields[place]) for name, place in columns.known.items()}
     pair = pair_of(known, source, target)
     text.count_others((name, fields[place]) for place, name in columns.others)
     text.count_others(
@@ -382,7 +382,7 @@ def _scored(line: str, columns: int, where: str) -> Pair:
     kind = _WITH_IDS.get(len(fields))
     if kind is not None:
         names = kind._fields[3:]
-        known = {name: parsed(name, text) for name, text in zip(names, fields[3:], strict=True)}
+        known = {name: parsed_field(name, text) for name, text in zip(names, fields[3:], strict=True)}
         # A fourth field that is no number is a tab in quotes.
         certain = len(fields) == columns and kind in (MinedPair, AlignedPair)
         if certain or None not in known.values():
@@ -392,8 +392,8 @@ def _scored(line: str, columns: int, where: str) -> Pair:
     return MinedPair(score, source, target)
 
 
-def parsed(name: str, text: str) -> Any:
-    """The value of one of `_TYPES` that `shown` wrote; None if it cannot be one."""
+def parsed_field(name: str, text: str) -> Any:
+    """The value of one of `_TYPES` that `field_text` wrote; None if it cannot be one."""
     kind = _TYPES[name]
     if kind is str:
         return text
@@ -415,7 +415,7 @@ def _of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
 
 
 def _number(field: str) -> float | None:
-    return parsed("score", field)
+    return parsed_field("score", field)
 
 
 def _sides(line: str, where: str, first: str = "") -> list[str]:

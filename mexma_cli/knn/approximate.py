@@ -94,7 +94,7 @@ def ann(
     """
     pick_device("auto")  # refused now, not when the indexes are built
     left, right = SearchSide(x, keep_x), SearchSide(y, keep_y)
-    if not faiss_index.needed(settings.index, len(left) * len(right)):
+    if not faiss_index.takes_index(settings.index, len(left) * len(right)):
         found = search_exactly(left, right, k, settings.memory, journal, on_progress)
         everything = Effort((EXACT, EXACT), k, ("", ""), (1.0, 1.0), (1.0, 1.0), (len(left), len(right)))
         return ApproximateNeighbours(Neighbours.of(found, left, right), everything)

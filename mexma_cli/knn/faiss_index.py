@@ -71,7 +71,7 @@ def choose_index(rows: int, dim: int, index: str = "auto") -> str:
     return f"{prefix}{lists},PQ{padded // per_code}x4fs"
 
 
-def needed(index: str, pairs: int) -> bool:
+def takes_index(index: str, pairs: int) -> bool:
     """Whether a search of so many pairs of rows has indexes: not if there are none, or few and "auto"."""
     return pairs > (EXACT_PAIRS if index == "auto" else 0)
 

@@ -69,7 +69,7 @@ class SortedPairs:
         yield from map(_candidates, self._table.sorted())
 
 
-def spooled(blocks: Iterable[Candidates]) -> Candidates:
+def spooled_pairs(blocks: Iterable[Candidates]) -> Candidates:
     """All pairs of some blocks, memory-mapped from a temporary file."""
     spool = Spool(PAIR)
     for pairs in blocks:

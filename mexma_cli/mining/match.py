@@ -13,7 +13,7 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import lists
-from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled
+from mexma_cli.mining.candidates import PAIR, Candidates, SortedPairs, spooled_pairs
 from mexma_cli.mining.lists import Sides, means_of, row_blocks, sides_of
 from mexma_cli.mining.margin import margin
 from mexma_cli.mining.retrieval import retrieval_of
@@ -58,7 +58,7 @@ def taken_of(
     for some in candidates:
         found.add(some)
     taking = retrieval_of(settings).taking(rows, one_text)
-    return spooled(pairs.take(taking.taken(pairs)) for pairs in found.merged())
+    return spooled_pairs(pairs.take(taking.taken(pairs)) for pairs in found.merged())
 
 
 def bytes_to_mine(rows: int, k: int) -> int:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import Cuts, Threshold, choose, chosen_place, measured, most_precise_place
+from mexma_cli.mining.threshold import (
+    Cuts,
+    Threshold,
+    best_threshold,
+    chosen_place,
+    measured_threshold,
+    most_precise_place,
+)
 from mexma_cli.text.amounts import brief
 
 RESAMPLES = 1000
@@ -76,8 +83,8 @@ def bootstrap(
 
     Args:
         chosen: the threshold from all pairs.
-        precision: as `chosen` was chosen by, see `threshold.choose`. In a resample where no cut has it, the
-            most precise cut is taken.
+        precision: as `chosen` was chosen by, see `threshold.best_threshold`. In a resample where no cut has
+            it, the most precise cut is taken.
     """
     curve = Cuts(pairs.scores, pairs.is_gold, pairs.gold)
     # Units are numbered by their best candidate's rank, so that loops in rank order read nearby memory.
@@ -125,10 +132,12 @@ def held_out(pairs: Labelled, precision: float | None = None) -> HeldOut | None:
     if not pairs.is_gold[tuning].any():
         return None
     try:
-        tuned = choose(pairs.scores[tuning], pairs.is_gold[tuning], total, precision)
+        tuned = best_threshold(pairs.scores[tuning], pairs.is_gold[tuning], total, precision)
     except MexmaError:  # the precision is out of reach there
         return None
-    return HeldOut(measured(pairs.scores[~tuning], pairs.is_gold[~tuning], rest, tuned.threshold), rest)
+    return HeldOut(
+        measured_threshold(pairs.scores[~tuning], pairs.is_gold[~tuning], rest, tuned.threshold), rest
+    )
 
 
 def halves(pairs: Labelled) -> tuple[np.ndarray, np.ndarray] | None:

@@ -29,7 +29,7 @@ class Threshold:
     __repr__ = brief
 
 
-def choose(
+def best_threshold(
     scores: np.ndarray, is_gold: np.ndarray, gold_total: int, precision: float | None = None
 ) -> Threshold:
     """The cut with the best F1, or the one that keeps the most pairs with at least this precision.
@@ -58,8 +58,10 @@ def choose(
     return curve.cut(place)
 
 
-def measured(scores: np.ndarray, is_gold: np.ndarray, gold_total: int, threshold: float) -> Threshold:
-    """The result of a given threshold; arguments as for `choose`, but there may be no scores."""
+def measured_threshold(
+    scores: np.ndarray, is_gold: np.ndarray, gold_total: int, threshold: float
+) -> Threshold:
+    """The result of a given threshold; arguments as for `best_threshold`, but there may be no scores."""
     kept = np.asarray(scores, dtype=np.float64) > threshold
     return _measured(threshold, int(kept.sum()), int((kept & is_gold).sum()), gold_total)
 

@@ -13,12 +13,12 @@ from numba import njit, types
 from numba.core.event import Event, Listener, register
 from numba.extending import intrinsic
 
-from mexma_cli.numerics.numba_cache import Keeper, choose
+from mexma_cli.numerics.numba_cache import Keeper, choose_folders
 
 log = logging.getLogger(__name__)
 
 _UNUSED: list[str] = []
-_FOLDERS, _WRITABLE = choose(_UNUSED.append)
+_FOLDERS, _WRITABLE = choose_folders(_UNUSED.append)
 
 
 def kept_in() -> str | None:

@@ -56,7 +56,7 @@ def _distrusted(folder: Path) -> str | None:
     return "can be written to by everybody" if found.st_mode & stat.S_IWOTH else None
 
 
-def choose(told: Callable[[str], object]) -> tuple[list[Path], bool]:
+def choose_folders(told: Callable[[str], object]) -> tuple[list[Path], bool]:
     """The folders of this processor's loops, and whether new ones can be kept: in the last of them.
 
     Args:
@@ -92,7 +92,7 @@ class Keeper(FunctionCache):
     not kept.
 
     Args:
-        folders: As from `choose`, at least one.
+        folders: As from `choose_folders`, at least one.
     """
 
     def __init__(self, function: Callable[..., Any], folders: Sequence[Path]) -> None:

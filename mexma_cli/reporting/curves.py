@@ -145,16 +145,16 @@ def table(runs: Sequence[RunCurves]) -> list[list[str]]:
     rows = []
     for phase, name, run, curve, steps in _listed(runs):
         best = curve.best(name)
-        cells = [shown(name, curve.values[0])]
-        cells += [shown(name, best[0]), f"{best[1]:,}"] if best else ["", ""]
-        cells += [shown(name, curve.values[-1]), f"{steps:,}"]
+        cells = [shown_point(name, curve.values[0])]
+        cells += [shown_point(name, best[0]), f"{best[1]:,}"] if best else ["", ""]
+        cells += [shown_point(name, curve.values[-1]), f"{steps:,}"]
         rows.append([phase, title(name), *([run] if len(runs) > 1 else []), *cells])
     if len(runs) > 1:
         header.insert(2, "run")
     return [header, *rows]
 
 
-def shown(name: str, value: float) -> str:
+def shown_point(name: str, value: float) -> str:
     """A value as text, in the digits that matter."""
     if name == "learning_rate":
         return f"{value:.2e}"

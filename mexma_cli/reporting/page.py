@@ -23,7 +23,7 @@ from mexma_cli.reporting.tables import (
     row_table,
     score_names,
     score_table,
-    shown,
+    shown_cell,
 )
 from mexma_cli.text.amounts import counted
 
@@ -78,7 +78,7 @@ Headings = Mapping[str, Heading]
 TEMPLATE = "reporting/results.html"
 
 
-def write_page(path: Path, results: Sequence[Result], headings: Headings) -> None:
+def write_results_page(path: Path, results: Sequence[Result], headings: Headings) -> None:
     """Write the page, whole. Results of one task on the same data are compared."""
     templates.write_page(path, TEMPLATE, **content(_seen_from(path, results), headings))
 
@@ -127,7 +127,7 @@ def compared(results: Sequence[Result]) -> list[list[str]]:
             one.task,
             _data(one) + _rows_of(one),
             one.encoder["name"],
-            *(shown(one.scores.get(key), key) for key in keys),
+            *(shown_cell(one.scores.get(key), key) for key in keys),
         ]
         for one in _told_apart(results)
     ]
@@ -200,7 +200,7 @@ def _section(group: Sequence[Result], headings: Headings) -> dict[str, Any]:
         "group": group,
         "heading": heading,
         "headline": (f"{score} {arrow}{_mean_of(first, score)}", _data(first)),
-        "first_scores": {one.encoder["name"]: shown(one.scores.get(score), score) for one in group},
+        "first_scores": {one.encoder["name"]: shown_cell(one.scores.get(score), score) for one in group},
         "numbers": numbers,
         "measured": _measured(group),
         "settings": [(key, f" {_value(value)}") for key, value in _said(first)],

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.reporting.curves import RunCurves, names, shown, title
+from mexma_cli.reporting.curves import RunCurves, names, shown_point, title
 from mexma_cli.settings.load import load_any
 
 RECIPE = "recipe.yaml"
@@ -107,7 +107,7 @@ def table(groups: Sequence[SeedGroup]) -> list[list[str]]:
 
 
 def _shown(name: str, value: SeedMean) -> str:
-    return f"{shown(name, value.mean)} ± {value.half:.2g}"
+    return f"{shown_point(name, value.mean)} ± {value.half:.2g}"
 
 
 def summary(group: SeedGroup) -> dict[str, Any]:

@@ -77,7 +77,7 @@ DIGITS = {"threshold": 4}
 """Decimals of a column of numbers where they are not 2."""
 
 
-def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
+def aligned_columns(rows: Sequence[Sequence[str]], names: int) -> list[str]:
     """Columns under their headers, the first `names` to the left, numbers to the right."""
     rows = [list(map(in_a_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -92,8 +92,8 @@ def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
 
 
 def aligned_with_notes(rows: Sequence[Sequence[str]], names: int) -> list[str]:
-    """A table of `aligned` columns, and behind them the last cell of each row as it is."""
-    lines = aligned([row[:-1] for row in rows], names) if rows else []
+    """A table of `aligned_columns`, and behind them the last cell of each row as it is."""
+    lines = aligned_columns([row[:-1] for row in rows], names) if rows else []
     return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
 
 
@@ -103,7 +103,7 @@ def text_lines(result: Result) -> list[str]:
     lines: list[str] = []
     for title, table in tables:
         if len(table) > 1:
-            lines += ["", *filter(None, [title]), *aligned(table, names_in(table))]
+            lines += ["", *filter(None, [title]), *aligned_columns(table, names_in(table))]
     return lines[1:]
 
 
@@ -112,7 +112,7 @@ def row_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     if not rows:
         return []
     keys = list(rows[0])
-    return [keys, *([shown(row.get(key), key) for key in keys] for row in rows)]
+    return [keys, *([shown_cell(row.get(key), key) for key in keys] for row in rows)]
 
 
 def score_table(group: Sequence[Result]) -> list[list[str]]:
@@ -120,7 +120,8 @@ def score_table(group: Sequence[Result]) -> list[list[str]]:
     sources. One encoder may lack a score that another one has."""
     keys = score_names(group)
     ours = [
-        [f"{one.encoder['name']} (here)", *(shown(one.scores.get(key), key) for key in keys)] for one in group
+        [f"{one.encoder['name']} (here)", *(shown_cell(one.scores.get(key), key) for key in keys)]
+        for one in group
     ]
     known: dict[tuple[str, str], dict[str, float]] = {}
     for row in (row for result in group for row in published_scores(result)):
@@ -128,7 +129,7 @@ def score_table(group: Sequence[Result]) -> list[list[str]]:
     if not known:
         return [["encoder", *keys], *ours]
     theirs = [
-        [encoder, *(shown(scores.get(key), key) for key in keys), f"  {source}"]
+        [encoder, *(shown_cell(scores.get(key), key) for key in keys), f"  {source}"]
         for (encoder, source), scores in known.items()
     ]
     return [["encoder", *keys, "  source"], *([*row, "  measured here"] for row in ours), *theirs]
@@ -152,7 +153,11 @@ def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
         names = {f"{score} {row[first]}": row for row in result.rows if row.get(score) is not None}
         columns = [row for row in known if row.scores.keys() & names.keys()]
         body = [
-            [row[first], shown(row[score], score), *(shown(one.scores.get(key), score) for one in columns)]
+            [
+                row[first],
+                shown_cell(row[score], score),
+                *(shown_cell(one.scores.get(key), score) for one in columns),
+            ]
             for key, row in names.items()
             if any(key in one.scores for one in columns)
         ]
@@ -189,7 +194,7 @@ def names_in(table: Sequence[Sequence[str]]) -> int:
     return len(table[0])
 
 
-def shown(value: object, key: str) -> str:
+def shown_cell(value: object, key: str) -> str:
     """A cell: two decimals for numbers that are no counts, or as `DIGITS` says; - for nothing."""
     if value is None:
         return "-"

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mexma_cli import __version__
 from mexma_cli.files import whole_file
-from mexma_cli.reporting.tables import names_in, shown
+from mexma_cli.reporting.tables import names_in, shown_cell
 
 
 def write_page(path: Path, template: str, **values: Any) -> None:
@@ -36,7 +36,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"shown": shown, "number_columns": _number_columns}
+    environment.filters |= {"shown": shown_cell, "number_columns": _number_columns}
     return environment
 
 

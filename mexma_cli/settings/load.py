@@ -16,9 +16,9 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli import languages
-from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
+from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest_names
 from mexma_cli.files import shipped_folder
-from mexma_cli.limited_yaml import SIZE, parsed
+from mexma_cli.limited_yaml import SIZE, parsed_yaml
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.section import Empty, Section, explanation, in_words, kinds_of
 from mexma_cli.settings.training import IMPLIED_PHASE, DecomposeRecipe, Recipe
@@ -87,7 +87,7 @@ def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusReci
     folder.
     """
     recipe = _of_kind(CorpusRecipe, source, _load(source, overrides))
-    folder = find(str(source)).parent
+    folder = find_recipe(str(source)).parent
     if recipe.root.startswith(("/", "~")) or "://" in recipe.root:
         return recipe
 
@@ -115,7 +115,7 @@ def _of_kind(wanted: type[R], source: str | Path, recipe: Section) -> R:
 
 
 def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
-    raw, chain = inherited(find(str(source)), find)
+    raw, chain = inherited(find_recipe(str(source)), find_recipe)
     changes = [overrides] if isinstance(overrides, str) else overrides
     for override in changes:
         _override(raw, override)
@@ -131,7 +131,7 @@ def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRec
         raise explained(" extends ".join(map(str, chain)) + changed, model, raw, error) from None
 
 
-def find(source: str, folder: Path = Path()) -> Path:
+def find_recipe(source: str, folder: Path = Path()) -> Path:
     """The file of a recipe; `folder` is where a relative path starts."""
     path = folder / source
     if path.is_file():
@@ -146,7 +146,7 @@ def find(source: str, folder: Path = Path()) -> Path:
 
 def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
     name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "`mexma recipes` lists them"
-    near = did_you_mean(nearest(name, known, 3))
+    near = did_you_mean(nearest_names(name, known, 3))
     hint = near + all_
     if "/" in source or path.suffix:
         return MexmaError(f"{path}: no such file", hint if near else None)
@@ -159,7 +159,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
         raise MexmaError(f"--set {override}: expected key=value", "for example --set trainer.steps=1000")
     value: Any = text
     with contextlib.suppress(yaml.YAMLError):
-        value = parsed(text) if text.strip() else Empty()
+        value = parsed_yaml(text) if text.strip() else Empty()
     steps = key.strip().split(".")
     if steps == ["languages"]:
         value = _by_code(value)
@@ -234,7 +234,7 @@ def _parse(path: Path) -> Raw:
             content = file.read(SIZE + 1)
         if len(content) > SIZE:
             raise MexmaError(f"{path} is no recipe: it has over {SIZE:,} bytes")
-        raw = parsed(content.decode("utf-8"), unique=True)
+        raw = parsed_yaml(content.decode("utf-8"), unique=True)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -392,7 +392,7 @@ def _nearest(location: Place, model: type[Section], raw: Any, phases: list[Any])
     elsewhere = [place for place in _places(model) if place[-1] in wanted]
     elsewhere.sort(key=lambda place: (place[0] != location[0], len(place)))
     near = [name for name in wanted if name in known] or [".".join(place) for place in elsewhere]
-    near = near or nearest(key, known)
+    near = near or nearest_names(key, known)
     return f"did you mean `{near[0]}`?" if near else f"known there: {', '.join(known)}"
 
 

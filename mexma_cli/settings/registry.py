@@ -224,12 +224,12 @@ def run_plugin(
     except Exception as error:
         said = " ".join(str(error).split())
         reason = said if isinstance(error, MexmaError) else f"{type(error).__name__}: {said}"
-        raise MexmaError(f"--plugin {path}{line_of(error, name)}: {reason}") from error
+        raise MexmaError(f"--plugin {path}{line_of_error(error, name)}: {reason}") from error
     if name not in map(module_of, known.values()):
         raise MexmaError(f"--plugin {path} registers no {what}", how)
 
 
-def line_of(error: Exception, file: str) -> str:
+def line_of_error(error: Exception, file: str) -> str:
     """The line of the file that did not run."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename == file:

@@ -205,7 +205,7 @@ def in_words(*wrong: Mapping[str, Any]) -> str:
     if isinstance(given, dict | list):
         return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
     told = of_percent(given) if any(one.get("ctx", {}).get("le") == 1 for one in wrong) else ""
-    return f"{said} (is {'null' if given is None else shown(given)}){told}"
+    return f"{said} (is {'null' if given is None else shown_value(given)}){told}"
 
 
 def _should_be(wrong: Mapping[str, Any]) -> str:
@@ -222,7 +222,7 @@ def first_mistake(error: ValidationError) -> str:
     return f"`{where}` is missing" if wrong["type"] == "missing" else f"`{where}`: {in_words(wrong)}"
 
 
-def shown(given: Any) -> str:
+def shown_value(given: Any) -> str:
     """A value as a message has it."""
     found = " ".join(repr(given).split())
     return found if len(found) <= 80 else f"{found[:77]}..."

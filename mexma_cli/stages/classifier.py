@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mexma_cli import __version__
-from mexma_cli.classifier.calibration import answered, logits
-from mexma_cli.classifier.model import bundled
+from mexma_cli.classifier.calibration import logits, recalibrated
+from mexma_cli.classifier.model import bundled_weights
 from mexma_cli.classifier.training import MOST, Parallel, TrainedClassifier, calibration_error, train
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.stages import EncoderChoice
@@ -77,8 +77,8 @@ def classifier_of_labels(labels: Path, run: MiningRun, output: Path) -> Correcte
             f"probabilities: {FEWEST_LABELS} are the least, with some of both kinds",
             "`mexma tune SOURCE TARGET --label 50` asks for more",
         )
-    line, weights, manifest = answers.corrected(model).answers, bundled(), stores[0].manifest
-    before, after = model.probabilities, answered(model.probabilities, *line)
+    line, weights, manifest = answers.corrected(model).answers, bundled_weights(), stores[0].manifest
+    before, after = model.probabilities, recalibrated(model.probabilities, *line)
     judged = (before[places], before), (model.held_out(places, right), after)
     kept = (_kept(of, every, right) for of, every in judged)
     own = weights.fingerprint == manifest.fingerprint
@@ -109,7 +109,9 @@ def train_classifier(stores: StorePair, k: int, encoder: EncoderChoice, output: 
     vectors = [store.vectors(0, store.rows)[rows].astype(np.float32) for store in stores]
     embed = load_encoder_of(stores, encoder, "the words").embed
     manifest = stores[0].manifest
-    start = replace(bundled(), encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim)
+    start = replace(
+        bundled_weights(), encoder=manifest.encoder, fingerprint=manifest.fingerprint, dim=manifest.dim
+    )
     languages = manifest.language, stores[1].manifest.language
     found = train(Parallel((texts[0], texts[1]), (vectors[0], vectors[1]), embed, languages), start, k)
     names = [f"{store.manifest.source.path} ({store.manifest.language})" for store in stores]

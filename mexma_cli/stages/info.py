@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, kind_of
+from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, folder_kind
 from mexma_cli.formats.bitext import DEFAULT, formats, open_lines, open_pairs
 from mexma_cli.formats.sides import NO_SIDE
 from mexma_cli.formats.tmx import Tmx
@@ -94,7 +94,7 @@ class Info:
 def inspect(path: str | Path) -> Info:
     """Look at an embedding store, neighbours, prepared pairs, a run, a checkpoint, an encoder or a text file;
     anything else is refused. Everything is read, and compared with checksums where there are some."""
-    where = (encoder_folder.bundled(path) if isinstance(path, str) else None) or Path(path)
+    where = (encoder_folder.bundled_folder(path) if isinstance(path, str) else None) or Path(path)
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
@@ -143,7 +143,7 @@ def _look(where: Path) -> Callable[[Path], Info] | None:
 def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
         kinds = {"bitext": _PAIRS, "neighbours": _NEIGHBOURS, "pieces": None, "rows": None}
-        return kinds.get(str(kind_of(where)), _EMBEDDINGS)
+        return kinds.get(str(folder_kind(where)), _EMBEDDINGS)
     if where.name == UNITS and RunFolder(where.parent).begun:
         return None
     known: dict[str, Callable[[Path], Info]] = {

@@ -20,7 +20,15 @@ from mexma_cli.files import (
     workplace,
 )
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Part, Shard, Source, files_of, sweep
+from mexma_cli.store.layout import (
+    EmbeddingManifest,
+    EmbeddingSettings,
+    Part,
+    Shard,
+    Source,
+    shard_files,
+    sweep,
+)
 from mexma_cli.store.shard import take_over
 
 log = logging.getLogger(__name__)
@@ -160,7 +168,7 @@ def _made_already(
 
 
 def _content(shard: Shard) -> tuple[int, list[str]]:
-    return shard.rows, [file.checksum for file in files_of(shard)]
+    return shard.rows, [file.checksum for file in shard_files(shard)]
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -180,7 +188,7 @@ def _taken_over(
     rows, total = 0, sum(store.rows for store in stores)
     for store in stores:
         for shard in store.manifest.shards:
-            for file in files_of(shard):
+            for file in shard_files(shard):
                 store.check_file(file.name, file.checksum)
             shards.append(take_over(shard, store.path, folder, len(shards), rows))
             rows += shard.rows

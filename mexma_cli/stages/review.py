@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mexma_cli.classifier.doubts import Doubts, Span, in_words
+from mexma_cli.classifier.doubts import Doubts, Span, doubts_in_words
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import LANGUAGES_STATED_BY, Pair, open_pairs
 from mexma_cli.languages import UNSTATED
@@ -103,7 +103,7 @@ def _row(one: Shown, doubts: Doubts) -> dict[str, Any]:
         "probability": getattr(one.pair, "probability", math.nan),
         "lines": [getattr(one.pair, f"{side}_line", None) or 0 for side in ("source", "target")],
         "sides": [_marked(one.pair.source, spans[0]), _marked(one.pair.target, spans[1])],
-        "doubts": getattr(one.pair, "doubts", None) or in_words(found),
+        "doubts": getattr(one.pair, "doubts", None) or doubts_in_words(found),
     }
 
 

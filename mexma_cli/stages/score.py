@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mexma_cli.classifier.doubts import SAMPLE, Doubt, Doubts, in_words
-from mexma_cli.classifier.features import OfSentences, measured
+from mexma_cli.classifier.doubts import SAMPLE, Doubt, Doubts, doubts_in_words
+from mexma_cli.classifier.features import OfSentences, measured_feature
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
 from mexma_cli.formats.bitext import (
@@ -265,7 +265,7 @@ def _own_values(
     while own and (block := list(islice(both, _LINES))):
         sides = [one for one, _ in block], [other for _, other in block]
         for values, (name, function) in zip(found, own.items(), strict=True):
-            values.append(measured(name, function, *sides, languages))
+            values.append(measured_feature(name, function, *sides, languages))
     return [np.concatenate(values) for values in found]
 
 
@@ -276,14 +276,14 @@ def _reasons(source: EmbeddingStore, target: EmbeddingStore, scored: Scored) -> 
     sides = [KeptTexts(store.sentences(), best).take(best) for store in (source, target)]
     of_texts = map(Doubts.usual(list(zip(*sides, strict=True))).of, source.sentences(), target.sentences())
     if scored.rivals is None:
-        yield from map(in_words, of_texts)
+        yield from map(doubts_in_words, of_texts)
         return
     probable = best[found[best] >= _DOUBTFUL]
     usual = float(np.nanmedian(scored.rivals.cosines[probable if len(probable) else best]))
     for row, (doubts, doubtful) in enumerate(zip(of_texts, found < _DOUBTFUL, strict=True)):
         if doubtful:
             doubts += scored.rivals.nearer(row)
-        yield in_words(doubts or [scored.rivals.distance(row, usual)] if doubtful else doubts)
+        yield doubts_in_words(doubts or [scored.rivals.distance(row, usual)] if doubtful else doubts)
 
 
 def open_bitext(
@@ -336,7 +336,7 @@ def split_sides(
 _BATCH = 1024
 
 
-def answered(
+def streamed_scores(
     path: Path, encoder: SentenceEncoder, margin: str, languages: tuple[str, str]
 ) -> Iterator[np.ndarray]:
     """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read: float32 [lines

@@ -23,7 +23,7 @@ from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
-from mexma_cli.stages.mine.documents import check_lines, read_ids, tell_if_older
+from mexma_cli.stages.mine.documents import check_lines, read_document_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score import unit_vectors
 from mexma_cli.store.embeddings import EmbeddingStore, check_comparable
@@ -55,7 +55,7 @@ class Hits:
     target: RowCounts
 
 
-def search(
+def find_hits(
     queries: EmbeddingStore,
     target: EmbeddingStore,
     settings: ScoreSettings = ScoreSettings(),
@@ -116,7 +116,7 @@ def places(target: EmbeddingStore, documents: Path | None = None) -> Place:
     document is the path of a text that was embedded."""
     if documents is None:
         return target.place
-    of_line, names = read_ids(documents)
+    of_line, names = read_document_ids(documents)
     check_lines(documents, len(of_line), target.rows, target.manifest.source.path)
     tell_if_older(target, documents)
     return lambda row: (target.place(row)[0], names[of_line[row]])
@@ -132,7 +132,7 @@ def nearest_to_sentence(
     query = " ".join(query.splitlines())
     cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
     (vector,) = load_encoder_of([store], encoder, "the query").embed([cleaned])
-    found = nearest(store, vector, top)
+    found = nearest_sentences(store, vector, top)
     if not found:
         raise MexmaError(f"{store.label} has no sentence with a usable vector")
     return [
@@ -140,7 +140,7 @@ def nearest_to_sentence(
     ]
 
 
-def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str, int]]:
+def nearest_sentences(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str, int]]:
     """The cosines, texts and rows of the `top` different sentences nearest to a vector, float32 [dim], best
     first; of equal sentences the last one, as `filter_rows` has it."""
     cosines = np.empty(store.rows, dtype=np.float32)

@@ -130,7 +130,9 @@ def new_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.memmap(path, dtype, "r+", shape=shape)
 
 
-def rows_of(path: Path, dtype: Any, width: int | None, rows: tuple[int, int], hint: str) -> np.ndarray:
+def read_array_rows(
+    path: Path, dtype: Any, width: int | None, rows: tuple[int, int], hint: str
+) -> np.ndarray:
     """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width], or [n] of a flat array; a file that
     has become shorter is refused.
 

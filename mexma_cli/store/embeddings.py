@@ -17,7 +17,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
-from mexma_cli.store.arrays import as_vectors, file_type, mapped, rows_of
+from mexma_cli.store.arrays import as_vectors, file_type, mapped, read_array_rows
 from mexma_cli.store.folder import Folder
 from mexma_cli.store.layout import (
     AGAIN,
@@ -26,9 +26,9 @@ from mexma_cli.store.layout import (
     EmbeddingManifest,
     EmbeddingSettings,
     check_shard,
-    files_of,
+    shard_files,
 )
-from mexma_cli.store.shard import read_lines, read_rows
+from mexma_cli.store.shard import read_shard_lines, read_shard_rows
 
 log = logging.getLogger(__name__)
 RAW_FINGERPRINT = "unknown"
@@ -78,7 +78,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
 
     @classmethod
     def checksums(cls, manifest: EmbeddingManifest) -> dict[str, str]:
-        return {file.name: file.checksum for shard in manifest.shards for file in files_of(shard)}
+        return {file.name: file.checksum for shard in manifest.shards for file in shard_files(shard)}
 
     def vectors(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop` as stored, float32 [stop - start, dim]."""
@@ -93,7 +93,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
             self._check(index)
             path = self.path / shard.vectors.name
             with self.reading():
-                rows = rows_of(path, *file_type(self.manifest.dtype, self.dim), (first, last), AGAIN)
+                rows = read_array_rows(path, *file_type(self.manifest.dtype, self.dim), (first, last), AGAIN)
                 out[at - start : at - start + last - first] = as_vectors(rows)
             at += last - first
         return out
@@ -109,7 +109,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
         for index in np.unique(np.searchsorted(self._offsets, rows, side="right") - 1).tolist():
             self._check(index)
         with self.reading():
-            return read_rows(files, rows, EmbeddingSettings.of(self.manifest))
+            return read_shard_rows(files, rows, EmbeddingSettings.of(self.manifest))
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """All vectors in order, float32 [at most `rows`, dim] at a time."""
@@ -133,7 +133,7 @@ class EmbeddingStore(Folder[EmbeddingManifest]):
             assert shard.lines is not None
             self.check_file(shard.lines.name, shard.lines.checksum)
             with self.reading():
-                yield from read_lines(self.path, shard)
+                yield from read_shard_lines(self.path, shard)
 
     def place(self, row: int) -> tuple[int, str]:
         """The line of a row in the text that was embedded, from 1, and the path of that text."""

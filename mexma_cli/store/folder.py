@@ -204,7 +204,7 @@ class Folder(Generic[Manifest]):
 
 def _kind(folder: Path) -> object:
     with suppress(MexmaError):
-        return files.kind_of(folder)
+        return files.folder_kind(folder)
     return None
 
 

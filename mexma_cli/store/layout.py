@@ -61,7 +61,7 @@ def _named_in_order(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
     """Refuse other names than the writer gives: one may lead out of the folder."""
     for index, shard in enumerate(shards):
         names = (vectors_name(index), lines_name(index))
-        for file, name in zip(files_of(shard), names, strict=False):
+        for file, name in zip(shard_files(shard), names, strict=False):
             if file.name != name:
                 found = {"wrong": repr(file.name), "right": name}
                 raise PydanticCustomError("name", "{wrong} is named in place of {right}", found)
@@ -217,7 +217,7 @@ class UnfinishedStore(Unfinished):
 def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
     """Refuse a shard with a file that is missing, a link, or of another length than its manifest says; the
     message has the rows wanted and found."""
-    for file in files_of(shard):
+    for file in shard_files(shard):
         path = folder / file.name
         check_is_file(path, AGAIN)
         size = path.stat().st_size
@@ -235,7 +235,7 @@ def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
             raise MexmaError(f"{path} is damaged: {size:,} bytes, the manifest says {file.bytes:,}", AGAIN)
 
 
-def files_of(shard: Shard) -> list[File]:
+def shard_files(shard: Shard) -> list[File]:
     return [shard.vectors] if shard.lines is None else [shard.vectors, shard.lines]
 
 
@@ -251,5 +251,5 @@ def sweep(part: Path, shards: Sequence[Shard] = ()) -> None:
     """Make the folder of a store that is not finished, or leave in it only the files of some whole shards;
     refused where a file in it is not ours."""
     check_own(part, _UNFINISHED)
-    remove(part, but={file.name for shard in shards for file in files_of(shard)})
+    remove(part, but={file.name for shard in shards for file in shard_files(shard)})
     part.mkdir(exist_ok=True)

@@ -19,10 +19,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__, files
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, mapped, rows_of
+from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, mapped, read_array_rows
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import File, Folder, FolderManifest, Frozen
-from mexma_cli.store.layout import files_of
+from mexma_cli.store.layout import shard_files
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,9 @@ class NeighbourStore(Folder[NeighbourManifest]):
         found = np.empty((rows, min(k, width)), dtype)
         for first in range(0, rows, _ROWS):
             last = min(first + _ROWS, rows)
-            found[first:last] = rows_of(self.path / _file(name), dtype, width, (first, last), _AGAIN)[:, :k]
+            found[first:last] = read_array_rows(self.path / _file(name), dtype, width, (first, last), _AGAIN)[
+                :, :k
+            ]
         if name.endswith("_ids"):
             others = (self.manifest.target if name.startswith("forward") else self.manifest.source).rows
             if ((found < -1) | (found >= others)).any():
@@ -207,7 +209,7 @@ def write(
     return NeighbourStore.finish(final, manifest)
 
 
-def side_of(store: EmbeddingStore, *, duplicates: int, empty: int, unusable: int) -> SearchedStore:
+def searched_store(store: EmbeddingStore, *, duplicates: int, empty: int, unusable: int) -> SearchedStore:
     """The facts by which an embedding store is recognised later."""
     return SearchedStore(
         path=store.label,
@@ -224,7 +226,7 @@ def side_of(store: EmbeddingStore, *, duplicates: int, empty: int, unusable: int
 
 def content_checksum(store: EmbeddingStore) -> str:
     """A checksum of the encoder, vectors and sentences, whatever the store's path and command line were."""
-    checksums = [[file.checksum for file in files_of(shard)] for shard in store.manifest.shards]
+    checksums = [[file.checksum for file in shard_files(shard)] for shard in store.manifest.shards]
     return files.fingerprint([store.manifest.fingerprint, checksums])
 
 

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__, files
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.arrays import ArrayWriter, check_size, cut_short, file_size, rows_of
+from mexma_cli.store.arrays import ArrayWriter, check_size, cut_short, file_size, read_array_rows
 from mexma_cli.store.folder import Folder, FolderManifest, Frozen
 
 FORMAT_VERSION = 1
@@ -152,7 +152,7 @@ class TokenisedPairs(Folder[TokenisedPairsManifest]):
     def _values(self, name: str, length: int, dtype: str) -> Iterator[np.ndarray]:
         for start in range(0, length, _BLOCK):
             rows = start, min(start + _BLOCK, length)
-            yield rows_of(self.path / f"{name}.npy", dtype, 1, rows, _AGAIN)[:, 0]
+            yield read_array_rows(self.path / f"{name}.npy", dtype, 1, rows, _AGAIN)[:, 0]
 
     def _contents(self) -> Iterator[tuple[str, int, str]]:
         """Name, length and type of every array."""

@@ -48,7 +48,9 @@ def link_or_copy(source: Path, target: Path, checksum: str, hint: str = AGAIN) -
         check_content(target, checksum, hint)
 
 
-def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:
+def read_shard_rows(
+    files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings
+) -> np.ndarray:
     """Some rows, int64 [n], of a store, float32 [n, dim], from vector files, each with its first row, in
     order; one that is too short is refused."""
     kind, width = file_type(settings.dtype, settings.dim)
@@ -64,7 +66,7 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
     return as_vectors(found.view(kind) if width else found.view(kind)[:, 0])
 
 
-def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
+def read_shard_lines(folder: Path, shard: Shard) -> Iterator[str]:
     """The sentences of a shard, of which a few million characters are in memory at a time; a damaged file is
     refused."""
     assert shard.lines is not None

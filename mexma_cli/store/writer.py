@@ -22,10 +22,10 @@ from mexma_cli.store.layout import (
     Source,
     UnfinishedStore,
     check_shard,
-    files_of,
+    shard_files,
     sweep,
 )
-from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
+from mexma_cli.store.shard import OpenShard, read_shard_lines, read_shard_rows, take_over
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class EmbeddingWriter:
         row = 0
         for place, shard in enumerate(self._shards[self._kept :], self._kept):
             own = list(islice(lines, shard.rows))
-            if own != list(read_lines(self._folder, shard)):
+            if own != list(read_shard_lines(self._folder, shard)):
                 log.warning(
                     "%s was begun when %s had other lines: it is made anew from row %s on",
                     self._work,
@@ -206,7 +206,7 @@ class EmbeddingWriter:
         if self._open:
             with files.no_space_as_message(self._work):
                 parts.append((self._rows - self._open.rows, self._open.so_far()))
-        return read_rows(parts, rows + self.rows_before, self._settings)
+        return read_shard_rows(parts, rows + self.rows_before, self._settings)
 
     def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:
         """Write the manifest and give the folder its name; `truncated` and `empty` are counts of the source's
@@ -292,7 +292,7 @@ class EmbeddingWriter:
             raise files.another_run(self._work, differing)
         for shard in shards:
             check_shard(self._folder, shard, self._settings.dtype, self._settings.dim)
-            for file in files_of(shard):
+            for file in shard_files(shard):
                 check_content(self._folder / file.name, file.checksum, AGAIN)
         self._shards = list(shards)
         self.rows_before = self._base.rows if self._base is not None else 0
@@ -302,7 +302,7 @@ class EmbeddingWriter:
         sweep(self._folder, self._shards)
         if (base := self._base) is not None:
             for shard in base.manifest.shards:
-                for file in files_of(shard):
+                for file in shard_files(shard):
                     base.check_file(file.name, file.checksum)
                 place = len(self._shards)
                 self._shards.append(take_over(shard, base.path, self._folder, place, shard.offset))

@@ -64,7 +64,7 @@ COMPRESSIONS = (
 ENDINGS = tuple(compression.ending for compression in COMPRESSIONS)
 
 
-def named(name: str) -> Compression | None:
+def compression_named(name: str) -> Compression | None:
     """The compression that a file's name says; None if it says none."""
     return next((found for found in COMPRESSIONS if name.endswith(found.ending)), None)
 
@@ -76,7 +76,7 @@ def found_in(start: bytes) -> Compression | None:
 
 def split_ending(name: str) -> tuple[str, str]:
     """A file's name without the ending of its compression, and that ending: "" if it is not compressed."""
-    ending = found.ending if (found := named(name)) else ""
+    ending = found.ending if (found := compression_named(name)) else ""
     return name.removesuffix(ending), ending
 
 

@@ -33,7 +33,7 @@ _BEGINS = {
 _KNOWN = {kind: re.compile(pattern, re.IGNORECASE | re.DOTALL) for kind, pattern in _BEGINS.items()}
 
 
-def kind_of(path: Path) -> FileKind:
+def file_kind(path: Path) -> FileKind:
     """The kind of a file, by its name."""
     return KINDS.get(suffix_of(path), "text")
 
@@ -48,7 +48,7 @@ def sentences_only(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
     HTML and WARC by that name, and these and Parquet by the first bytes."""
     pieces = iter(pieces)
     first = next(pieces, b"")
-    kind: str = kind_of(Path(where))
+    kind: str = file_kind(Path(where))
     if kind == "text":
         kind = begins_as(first)
     if kind != "text":

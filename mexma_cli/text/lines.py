@@ -31,7 +31,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import temporary_space
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.characters import INVISIBLE
-from mexma_cli.text.compression import decompressed, found_in, named
+from mexma_cli.text.compression import compression_named, decompressed, found_in
 from mexma_cli.text.kinds import sentences_only
 from mexma_cli.text.normalise import normal_form
 from mexma_cli.text.pages import in_utf8
@@ -269,7 +269,7 @@ class TextSize(NamedTuple):
     counted: bool
 
 
-def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> TextSize:
+def estimate_size(path: Path | Member, limit: int = 8 << 20) -> TextSize:
     """Estimate the size of a file's text from its beginning, `limit` bytes of text, which are counted in a
     file that has no more; for a compressed one to about a tenth. A file that is missing, a folder, or damaged
     is refused."""
@@ -390,7 +390,7 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     for begins, kind in _NO_TEXTS.items():
         if start.startswith(begins):
             raise MexmaError(f"{where} is {kind}, not a text file", "save its text first, as UTF-8")
-    wanted, found = named(where), found_in(start)
+    wanted, found = compression_named(where), found_in(start)
     if wanted and wanted is not found and start:
         raise MexmaError(f"{where} is not {wanted.name} data, in spite of its name", "rename or repack it")
     if found is None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest
+from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest_names
 from mexma_cli.settings.section import of_percent
 from mexma_cli.text.characters import (
     BROKEN,
@@ -187,7 +187,7 @@ def _known(name: str, known: Mapping[str, Rule]) -> Rule:
     if name in known:
         return known[name]
     command = "filter" if "ratio" in known else "split"
-    meant = [one for near in nearest(name, _MEANT) for one in _MEANT[near] if one in known]
+    meant = [one for near in nearest_names(name, _MEANT) for one in _MEANT[near] if one in known]
     listed = f"`mexma {command} --help` lists the rules"
     hint = did_you_mean(meant) + listed if meant else choice(name, known, "rules", listed)
     raise MexmaError(f"there is no rule {name!r}", hint)

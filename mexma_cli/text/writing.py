@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.compression import named
+from mexma_cli.text.compression import compression_named
 
 Chunk = tuple[tuple[str | bytes, ...], int]
 """Text, or bytes, for each of an output's files, and how many sentences had to be changed for it."""
@@ -87,7 +87,7 @@ def _write(outs: Sequence[IO[bytes]], chunks: Iterable[Chunk]) -> int:
 
 @contextmanager
 def _compressed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
-    compression = named(path.name)
+    compression = compression_named(path.name)
     if compression is None:
         yield file
     else:

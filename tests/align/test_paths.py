@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.align import paths
-from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, steps_near_best
+from mexma_cli.align.paths import Band, RunsBefore, best_of_steps, best_path, steps_near_best
 
 DOUBT = 2.0
 Step = tuple[int, int, int, int]
@@ -90,5 +90,5 @@ def test_paths_are_the_best(n: int, m: int, most: int, whole: bool, at_once: int
     assert found == sorted(found)
     assert {step for step, lost in loss.items() if lost < DOUBT - 1e-4} <= set(found)
     assert all(loss[step] < DOUBT + 1e-4 for step in found)
-    chosen = best_of(near, np.array([steps[step] for step in found]))
+    chosen = best_of_steps(near, np.array([steps[step] for step in found]))
     assert sum(steps[found[place]] for place in chosen) == pytest.approx(before[n, m], abs=1e-4)

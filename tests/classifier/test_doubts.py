@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mexma_cli.classifier.doubts import Doubts, in_words
+from mexma_cli.classifier.doubts import Doubts, doubts_in_words
 
 NAMES = ["Brych", "Orwell", "Kandinsky", "Toshiba", "Mbappe"]
 USUAL = [
@@ -32,7 +32,7 @@ USUAL = [
     ],
 )
 def test_reasons(source: str, target: str, expected: str) -> None:
-    assert in_words(Doubts.usual(USUAL).of(source, target)) == expected
+    assert doubts_in_words(Doubts.usual(USUAL).of(source, target)) == expected
 
 
 def test_reasons_say_where_they_stand() -> None:

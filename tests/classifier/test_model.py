@@ -14,7 +14,7 @@ from mexma_cli.classifier.features import FEATURES, columns, feature, spread_of
 from mexma_cli.classifier.model import (
     Classifier,
     ClassifierWeights,
-    bundled,
+    bundled_weights,
     features_for,
     probabilities_of,
     probable,
@@ -53,7 +53,7 @@ def right(found: object) -> int:
 def test_text_decides_where_vectors_cannot() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    found = probable(bundled().by["text"], near, sides, MineSettings())
+    found = probable(bundled_weights().by["text"], near, sides, MineSettings())
     assert right(found) > right(match(near, MineSettings())) + 3
     assert len(set(found.source)) == len(set(found.target)) == len(found)
     assert (np.diff(found.scores) <= 0).all() and 0 <= found.scores.min() <= found.scores.max() <= 1
@@ -62,26 +62,27 @@ def test_text_decides_where_vectors_cannot() -> None:
 def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    whole = probable(bundled().by["text"], near, sides, MineSettings())
+    whole = probable(bundled_weights().by["text"], near, sides, MineSettings())
     monkeypatch.setattr(model, "_AT_ONCE", 7)
     for name in ("scores", "source", "target"):
         np.testing.assert_array_equal(
-            getattr(probable(bundled().by["text"], near, sides, MineSettings()), name), getattr(whole, name)
+            getattr(probable(bundled_weights().by["text"], near, sides, MineSettings()), name),
+            getattr(whole, name),
         )
 
 
 def test_given_pairs_have_the_probabilities_of_mined_ones() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    mined = probable(bundled().by["text"], near, sides, MineSettings())
-    given = probabilities_of(bundled().by["text"], near, sides, mined)
+    mined = probable(bundled_weights().by["text"], near, sides, MineSettings())
+    given = probabilities_of(bundled_weights().by["text"], near, sides, mined)
     np.testing.assert_allclose(given, mined.scores, atol=1e-5)
 
 
 def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     pairs = Pairs(match(near, MineSettings(retrieval="all")), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
-    screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled().by["text"]
+    screen, judge = Classifier(("margin",), (0.0,), (1.0,), (4.0,), -6.0), bundled_weights().by["text"]
     (cheap,), (dear,), (both,) = (
         list(one.scored(pairs)) for one in (screen, judge, replace(judge, screen=screen))
     )
@@ -89,7 +90,7 @@ def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest
     assert 0.1 < possible.mean() < 0.9
     wanted = np.where(possible, dear.scores, cheap.scores)
     np.testing.assert_allclose(both.scores, wanted, atol=1e-3)  # what is usual is found with the screen, too
-    assert bundled().by["words"].screen == bundled().by["text"]
+    assert bundled_weights().by["words"].screen == bundled_weights().by["text"]
 
 
 def test_features_are_compared_with_the_translations_of_the_texts() -> None:
@@ -106,12 +107,16 @@ def test_features_are_compared_with_the_translations_of_the_texts() -> None:
 
 
 def test_the_bundled_weights_are_of_the_features_that_there_are_and_of_mini() -> None:
-    for needs, one in bundled().by.items():
+    for needs, one in bundled_weights().by.items():
         assert set(one.features) <= set(features_for(needs))  # type: ignore[arg-type]
         assert len(one.features) == len(one.means) == len(one.scales) == len(one.coefficients)
-    assert set(bundled().by) == {"vectors", "text", "words"}
+    assert set(bundled_weights().by) == {"vectors", "text", "words"}
     mini = SentenceEncoder.load("mini", "cpu")
-    assert (bundled().encoder, bundled().fingerprint, bundled().dim) == ("mini", mini.fingerprint, mini.dim)
+    assert (bundled_weights().encoder, bundled_weights().fingerprint, bundled_weights().dim) == (
+        "mini",
+        mini.fingerprint,
+        mini.dim,
+    )
 
 
 def test_weights_are_written_and_read(tmp_path: Path) -> None:
@@ -166,7 +171,7 @@ def test_what_is_usual_in_translations_does_not_depend_on_their_share(share: flo
     texts[1][:count] = texts[0][:count]
     near = knn(own, other, 4)
     pairs = Pairs(match(near, MineSettings(retrieval="all")), known_of(near, texts_of(*texts)))  # type: ignore[arg-type]
-    judge, right = bundled().by["text"], pairs.candidates.source == pairs.candidates.target
+    judge, right = bundled_weights().by["text"], pairs.candidates.source == pairs.candidates.target
     right &= pairs.candidates.source < count
     known, found = (spread_of(pairs, judge.features, how) for how in (right, judge._of_pairs))
     assert found["length"].usual_spread < 0.1
@@ -182,7 +187,7 @@ def test_copies_do_not_say_how_translations_look() -> None:
         own, other = ([*numbers, *text] for text in texts)
         near = knn(encoder.embed(own), encoder.embed(other), 4)
         known = known_of(near, texts_of(own, other), encoder.embed)
-        found = probable(bundled().by["words"], near, known, MineSettings())
+        found = probable(bundled_weights().by["words"], near, known, MineSettings())
         sums.append(found.scores[found.source >= len(numbers)].sum())
     assert sums[0] > 45 and sums[1] == pytest.approx(sums[0], rel=0.1)
 

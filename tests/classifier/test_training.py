@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mexma_cli.classifier.model import bundled
+from mexma_cli.classifier.model import bundled_weights
 from mexma_cli.classifier.training import Parallel, fit, train
 
 
@@ -37,19 +37,19 @@ def _numbered(count: int) -> Parallel:
 @pytest.mark.parametrize(("count", "translations"), [(300, 30), (700, 75)])
 def test_a_classifier_of_ones_own_finds_more_than_the_margin(count: int, translations: int) -> None:
     """Numbers tell what vectors do not."""
-    found = train(_numbered(count), bundled(), 4)
+    found = train(_numbered(count), bundled_weights(), 4)
     f1, error = found.measures.f1, found.measures.calibration
     assert found.pairs + found.held_out == count and found.translations == translations
     assert f1["trained"] > f1["margin"] + 3
     assert error["trained"] < 20
-    same = found.weights.by["text"].features == bundled().by["text"].features
-    assert same and found.weights.by["text"] != bundled().by["text"]
+    same = found.weights.by["text"].features == bundled_weights().by["text"].features
+    assert same and found.weights.by["text"] != bundled_weights().by["text"]
 
 
 def test_the_bundled_classifier_is_compared_with_words_where_the_encoder_is_its_own() -> None:
-    text, words = (bundled().by[needs] for needs in ("text", "words"))
+    text, words = (bundled_weights().by[needs] for needs in ("text", "words"))
     blind = replace(text, coefficients=(0.0,) * len(text.features))
-    start = replace(bundled(), by={"text": blind, "words": words})
+    start = replace(bundled_weights(), by={"text": blind, "words": words})
     own, other = (
         train(_numbered(120), one, 4).measures.f1["bundled"]
         for one in (start, replace(start, fingerprint="of another encoder"))

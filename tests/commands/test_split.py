@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mexma_cli.stages.mine.documents import read_ids
+from mexma_cli.stages.mine.documents import read_document_ids
 from tests.command import fails, ok, run, write
 
 LINES = ["Il est venu dans la maison. Il pleut depuis trois jours.", "Er kam in das Haus meiner Mutter."]
@@ -18,7 +18,7 @@ def test_split_writes_sentences_documents_and_a_report(tmp_path: Path) -> None:
     quiet = ok(run("-q", "split", text, "--lang", "fr", "-o", out, "--workers", "1"))
     assert quiet.stdout == quiet.stderr == ""
     assert rejects.read_text() == f"language: deu_Latn\t2\t0\t{len(LINES[1])}\t{LINES[1]}\n"
-    documents, names = read_ids(tmp_path / "fra.docs")
+    documents, names = read_document_ids(tmp_path / "fra.docs")
     assert documents.tolist() == [0, 0] and list(names) == ["1"], "mine --within reads it"
 
 

@@ -18,7 +18,7 @@ from mexma_cli.encoder.loading import folder
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.files import read_manifest
-from mexma_cli.settings.load import about, find, load
+from mexma_cli.settings.load import about, find_recipe, load
 from tests.examples import demo_pairs
 
 MINI = folder.BUNDLED / "mini"
@@ -32,7 +32,7 @@ def test_its_recipe_counts_its_languages() -> None:
     """Those that it knows, and those of the text that it was trained on, English among them."""
     encoder, recipe = SentenceEncoder.load("mini", "cpu"), load("mini")
     trained = {code for corpus in recipe.data.corpora for code in corpus.languages} | {"eng_Latn"}
-    said = re.findall(r"\d+", about(find("mini")))
+    said = re.findall(r"\d+", about(find_recipe("mini")))
     assert said == [str(len(encoder.languages)), str(len(trained))]
 
 

@@ -22,8 +22,8 @@ from mexma_cli.encoder.ngrams import (
     PairTokens,
     is_whole,
     joined,
-    kind_of,
     ngram_keys,
+    token_kind,
 )
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.loss import Bag
@@ -47,7 +47,7 @@ from tests.examples import demo_pairs, untrained_bag
 def test_neighbours_that_are_pairs(words: str, pairs: str) -> None:
     """Two signs, or a Vietnamese syllable and another word; not across punctuation, names or pieces."""
     pieces = words.split()
-    found = np.flatnonzero(joined(np.array([kind_of(piece) for piece in pieces], np.uint8)))
+    found = np.flatnonzero(joined(np.array([token_kind(piece) for piece in pieces], np.uint8)))
     assert [(pieces[place] + pieces[place + 1]).replace("▁", "") for place in found] == pairs.split()
 
 

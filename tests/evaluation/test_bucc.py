@@ -12,7 +12,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, evaluate, ranked, read_sets, weighted_f1
 from mexma_cli.evaluation.tatoeba import precision_at_1
-from mexma_cli.mining.threshold import choose
+from mexma_cli.mining.threshold import best_threshold
 from tests.evaluation.given import Known, put
 from tests.reference import laser, laser_printed, laser_text
 
@@ -70,7 +70,7 @@ def test_thresholds_are_lasers() -> None:
     for (margin, k), printed in laser_printed("bucc").items():
         threshold, *percent = map(float, printed)
         scored = ranked(data, laser()["src"], laser()["tgt"], margin, k)
-        best = choose(scored.scores, scored.is_gold, scored.gold)
+        best = best_threshold(scored.scores, scored.is_gold, scored.gold)
         expected = pytest.approx([threshold, *(number / 100 for number in percent)], abs=6e-5)
         assert [best.threshold, best.precision, best.recall, best.f1] == expected, (margin, k)
 
@@ -91,7 +91,7 @@ def test_any_threshold_is_also_one_below_0() -> None:
     texts, rows = list("abcd"), np.arange(4)
     data = MiningSet("a-b", "", texts, texts, texts, texts, np.stack([rows, rows], axis=1), False)
     found = ranked(data, vectors, vectors, "distance", 1)
-    assert choose(found.scores, found.is_gold, found.gold).f1 == 1.0
+    assert best_threshold(found.scores, found.is_gold, found.gold).f1 == 1.0
 
 
 def put_set(folder: Path, stem: str, gold: list[tuple[str, str]] | None, tail: str = "") -> None:

@@ -12,31 +12,31 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.mteb_tasks import CLFT_LANGUAGES, GROUPS, TABLES, Task, choose
+from mexma_cli.evaluation.mteb_tasks import CLFT_LANGUAGES, GROUPS, TABLES, Task, chosen_tasks
 from mexma_cli.evaluation.sts import score_pairs
 from mexma_cli.reporting.tables import published_rows
 from tests.command import fails, ok, run
 
 
 def test_lists_of_tasks_by_the_tables_number() -> None:
-    assert choose(["table30"]).tasks == (
+    assert chosen_tasks(["table30"]).tasks == (
         Task("CDSC-R"), Task("SICK-R-PL"), Task("STS22", "pl"), Task("STSBenchmarkMultilingualSTS", "pl")
     )  # fmt: skip
-    table4 = choose(["table4"])
+    table4 = chosen_tasks(["table4"])
     assert table4.benchmark == "mteb-table4"
     assert list(table4.means) == ["eng", "zh", "fr", "pl"]
     assert len(table4.tasks) == 11 + 7 + 3 + 4
     assert set(TABLES) == {16, *range(18, 31)} and set(GROUPS) == {2, 3, 4}
-    both = choose(["table27", "STS12", "STS22:fr"])
+    both = chosen_tasks(["table27", "STS12", "STS22:fr"])
     assert both.benchmark is None
     assert both.tasks[-1] == Task("STS22", "fr") and len(both.tasks) == 12  # STS12 once
 
 
 def test_clfts_table_by_language_and_of_all() -> None:
-    every = choose(["clft"])
+    every = chosen_tasks(["clft"])
     assert (every.benchmark, len(every.tasks), len(every.means)) == ("mteb-clft", 44, 7)
     for code in CLFT_LANGUAGES:
-        one = choose([f"clft-{code}"])
+        one = chosen_tasks([f"clft-{code}"])
         assert one.benchmark == f"mteb-clft-{code}" and set(one.tasks) < set(every.tasks)
         published = published_rows(one.benchmark)
         assert [row.encoder for row in published] == ["e5-base-v2", "multilingual-e5-base", "CLFT"]
@@ -44,21 +44,21 @@ def test_clfts_table_by_language_and_of_all() -> None:
             assert row.scores.keys() - {"score"} == one.means.keys()
             mean = fmean(row.scores[column] for column in one.means)
             assert row.scores.get("score", mean) == pytest.approx(mean, abs=0.1)
-    assert "sts" not in choose(["clft-sw"]).means
+    assert "sts" not in chosen_tasks(["clft-sw"]).means
     with pytest.raises(MexmaError, match="no such list of tasks"):
-        choose(["table5"])
+        chosen_tasks(["table5"])
 
 
 @pytest.mark.parametrize("word", ["table17", "table5", "table", "tables4"])
 def test_tables_that_are_no_lists(word: str) -> None:
     with pytest.raises(MexmaError) as caught:
-        choose([word])
+        chosen_tasks([word])
     assert ("senteval" in str(caught.value.hint)) == (word == "table17")
 
 
 def test_no_task() -> None:
     with pytest.raises(MexmaError, match="--tasks names no task"):
-        choose([])
+        chosen_tasks([])
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_names_of_the_tables_are_mtebs() -> None:
     pytest.importorskip("mteb", reason="needs the extra mteb")
     from mexma_cli.evaluation.mteb import get_tasks
 
-    for tasks in (*TABLES.values(), choose(["clft"]).tasks):
+    for tasks in (*TABLES.values(), chosen_tasks(["clft"]).tasks):
         for task, found in zip(tasks, get_tasks(tasks), strict=True):
             assert found.metadata.name == task.name
             assert all(split.startswith("test") for split in found.eval_splits) or len(found.eval_splits) == 1

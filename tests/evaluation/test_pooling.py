@@ -11,7 +11,7 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.embedder import Embedder
-from mexma_cli.evaluation.mteb_tasks import Choice, choose
+from mexma_cli.evaluation.mteb_tasks import Choice, chosen_tasks
 from mexma_cli.evaluation.pooling import PoolingData, measure, pooling_result
 from mexma_cli.evaluation.senteval import TASKS, Examples
 from mexma_cli.evaluation.sts import means_of_known
@@ -56,7 +56,7 @@ def test_classification_is_the_mean_of_table_2(
     data = PoolingData(None, None, [], [], tasks)
     found = measure(data, Embedder(SentenceEncoder.load(str(tiny_encoder), pooling="mean")))
     assert found == {"classification": [80.0, *scores.values()]}
-    assert asked == [("mean", len(choose(["table2"]).tasks), list(scores))]
+    assert asked == [("mean", len(chosen_tasks(["table2"]).tasks), list(scores))]
     result = pooling_result(data, found, {"classification": [20.0] * 7}, {"name": "x"})
     assert result.scores == {"classification CLS": 290 / 7, "classification uniform": 20.0}
     assert published_scores(result)[1].scores == {

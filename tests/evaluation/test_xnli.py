@@ -18,7 +18,7 @@ from mexma_cli.evaluation.xnli import (
     TRAIN,
     Inference,
     PairClassifier,
-    find,
+    find_data,
     fine_tune,
     read_inference,
 )
@@ -132,10 +132,10 @@ def test_files_as_published(tmp_path: Path) -> None:
         + "ar\tneutral\tx\tأ\tب\t1\nar\tentailment\tx\tأ\tب\t2\nsw\t-\tx\ta\tb\t3\nsw\tneutral\tx\ta\tb\t4\n"
     )
     (tmp_path / "multinli.train.en.tsv").write_text("premise\thypo\tlabel\na\tb\tcontradictory\n")
-    found, undecided = read_inference(find(tmp_path, TEST))
+    found, undecided = read_inference(find_data(tmp_path, TEST))
     assert undecided == 1 and list(found) == ["ar", "sw"]
     assert [CLASSES[place] for place in found["ar"].classes] == ["neutral", "entailment"]
-    train, _ = read_inference(find(tmp_path, TRAIN))
+    train, _ = read_inference(find_data(tmp_path, TRAIN))
     assert (train["en"].premises, CLASSES[train["en"].classes[0]]) == (("a",), "contradiction")
 
 

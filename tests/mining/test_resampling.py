@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.mining.resampling import Labelled, bootstrap, halves, held_out
-from mexma_cli.mining.threshold import choose, measured
+from mexma_cli.mining.threshold import best_threshold, measured_threshold
 
 
 def labelled(pairs: list[tuple[float, int, int]], gold: list[tuple[int, int]]) -> Labelled:
@@ -42,7 +42,7 @@ def half_width(share: float, count: int) -> float:
 
 def test_intervals_of_shares_are_as_wide_as_the_binomial_ones() -> None:
     pairs = independent(correct=300, wrong=100, missed=300)
-    found = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold))
+    found = bootstrap(pairs, best_threshold(pairs.scores, pairs.is_gold, pairs.gold))
     for (low, high), share, count in ((found.precision, 0.75, 400), (found.recall, 0.5, 600)):
         assert (low + high) / 2 == pytest.approx(share, abs=0.006)
         assert (high - low) / 2 == pytest.approx(half_width(share, count), rel=0.12)
@@ -54,25 +54,25 @@ def test_candidates_of_one_sentence_are_drawn_together() -> None:
     alone, four = independent(300, 100, 0), independent(300, 100, 0, copies=4)
     widths = []
     for pairs in (alone, four):
-        low, high = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold)).precision
+        low, high = bootstrap(pairs, best_threshold(pairs.scores, pairs.is_gold, pairs.gold)).precision
         widths.append(high - low)
     assert widths[0] == pytest.approx(widths[1], rel=0.1)  # four times the pairs, no more known than before
 
 
 def test_the_interval_of_the_threshold_is_of_tuning_again() -> None:
-    """By hand, on the very same draws: every resample is listed out and tuned with `choose`."""
+    """By hand, on the very same draws: every resample is listed out and tuned with `best_threshold`."""
     rng = np.random.default_rng(3)
     rows = [(round(float(rng.normal(1 + 0.2 * (row < 30), 0.1)), 2), row, row) for row in range(60)]
     pairs = labelled(rows, [(row, row) for row in range(30)] + [(70, 70), (71, 71)])
     for precision in (None, 0.8):
-        chosen = choose(pairs.scores, pairs.is_gold, pairs.gold, precision)
+        chosen = best_threshold(pairs.scores, pairs.is_gold, pairs.gold, precision)
         low, high = bootstrap(pairs, chosen, precision, resamples=400).threshold
         again, units = [], 62
         for _ in range(400):
             drawn = rng.integers(0, units, units)
             took = drawn[drawn < 60]
             total = int((took < 30).sum() + (drawn >= 60).sum())
-            kept = choose(pairs.scores[took], pairs.is_gold[took], total, precision).threshold
+            kept = best_threshold(pairs.scores[took], pairs.is_gold[took], total, precision).threshold
             again.append(kept)
         expected = np.quantile(again, [0.025, 0.975])
         assert low == pytest.approx(expected[0], abs=0.03) and high == pytest.approx(expected[1], abs=0.03)
@@ -83,7 +83,9 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     for _ in range(100):
         is_gold = rng.random(150) < 0.7
         pairs = independent(int(is_gold.sum()), int((~is_gold).sum()), 0)
-        low, high = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold), resamples=200).precision
+        low, high = bootstrap(
+            pairs, best_threshold(pairs.scores, pairs.is_gold, pairs.gold), resamples=200
+        ).precision
         covered += low <= 0.7 <= high
     assert 88 <= covered <= 100
 
@@ -95,7 +97,7 @@ def test_the_order_of_the_gold_pairs_does_not_matter_and_many_cuts_are_thinned()
     rows = [(float(score), row, row) for row, score in enumerate(scores)]
     gold = [(row, row) for row in range(9000) if rng.random() < 1 / (1 + math.exp(-4 * scores[row]))]
     first, second = labelled(rows, gold), labelled(rows, gold[::-1])
-    chosen = choose(first.scores, first.is_gold, first.gold)
+    chosen = best_threshold(first.scores, first.is_gold, first.gold)
     found = bootstrap(first, chosen, resamples=100)
     assert found == bootstrap(second, chosen, resamples=100)
     assert found.threshold[0] < chosen.threshold < found.threshold[1]
@@ -141,10 +143,10 @@ def test_tuned_on_one_half_and_measured_on_the_other() -> None:
     assert split is not None and split[1].sum() == 110
     tuning = split[0]
     for precision in (None, 0.7):
-        tuned = choose(pairs.scores[tuning], pairs.is_gold[tuning], 110, precision).threshold
+        tuned = best_threshold(pairs.scores[tuning], pairs.is_gold[tuning], 110, precision).threshold
         found = held_out(pairs, precision)
         assert found is not None and found.gold == 110
-        assert found.result == measured(pairs.scores[~tuning], pairs.is_gold[~tuning], 110, tuned)
+        assert found.result == measured_threshold(pairs.scores[~tuning], pairs.is_gold[~tuning], 110, tuned)
 
 
 def test_no_halves() -> None:

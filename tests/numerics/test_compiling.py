@@ -102,22 +102,22 @@ def test_which_folder_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(numba_cache, "_places", lambda: [others, mine])
     others.mkdir()
     others.chmod(0o777)
-    folders, writable = numba_cache.choose(told.append)
+    folders, writable = numba_cache.choose_folders(told.append)
     folder = mine / numba_cache._processor()
     assert folders == [folder] and writable
     assert told == [f"{others} can be written to by everybody"]
     others.chmod(0o755)
-    assert numba_cache.choose(told.append) == ([others / numba_cache._processor()], True)
+    assert numba_cache.choose_folders(told.append) == ([others / numba_cache._processor()], True)
     with monkeypatch.context() as patch:
         patch.setattr(numba_cache, "_PACKAGE", Path("/"))
         patch.setattr("os.geteuid", lambda: others.stat().st_uid + 1)
         if others.stat().st_uid:
-            assert numba_cache.choose(told.append) == ([], False)
+            assert numba_cache.choose_folders(told.append) == ([], False)
             assert told[-1] == f"{mine} belongs to another user"
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert numba_cache.choose(told.append) == ([], False)
+    assert numba_cache.choose_folders(told.append) == ([], False)
     (folder / "loop.nbi").touch()
-    assert numba_cache.choose(told.append) == ([folder], False)
+    assert numba_cache.choose_folders(told.append) == ([folder], False)
     assert told[-1] == f"{mine} cannot be written to"
 
 

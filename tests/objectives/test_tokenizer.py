@@ -13,7 +13,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.tokenizer import train_tokenizer
 from mexma_cli.settings.training import TrainTokenizer
-from mexma_cli.stages.prepare.tokenizer import load_tokenizer
+from mexma_cli.stages.prepare.tokenizer import load_fast_tokenizer
 from tests.examples import weighed
 
 
@@ -37,12 +37,12 @@ def test_layout_and_round_trip(wanted: TrainTokenizer, text: list[str], tmp_path
     ids = loaded("Elle a vendu  sa maison").input_ids
     assert (ids[0], ids[-1]) == (0, 2)
     assert loaded.decode(ids, skip_special_tokens=True).lower() == "elle a vendu sa maison"
-    assert load_tokenizer(tmp_path).backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    assert load_fast_tokenizer(tmp_path).backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
 
 
 def test_the_encoder_of_a_folder_has_the_same_ids(text: list[str], tiny_encoder: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), device="cpu")
-    alone = load_tokenizer(tiny_encoder)
+    alone = load_fast_tokenizer(tiny_encoder)
     for sentence in text:
         assert encoder.tokenize([sentence])[0].tolist() == alone(sentence).input_ids
 
@@ -105,7 +105,7 @@ def test_too_small_a_vocabulary_is_refused() -> None:
 
 def test_no_tokeniser_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no tokeniser in"):
-        load_tokenizer(tmp_path)
+        load_fast_tokenizer(tmp_path)
 
 
 @pytest.fixture

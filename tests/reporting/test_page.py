@@ -11,7 +11,7 @@ import pytest
 
 from mexma_cli.commands.eval import headings
 from mexma_cli.reporting import templates
-from mexma_cli.reporting.page import TEMPLATE, Chart, Series, content, ticks_of, write_page
+from mexma_cli.reporting.page import TEMPLATE, Chart, Series, content, ticks_of, write_results_page
 from mexma_cli.reporting.result import Result
 
 XSIM = Result(
@@ -62,7 +62,7 @@ class Balanced(HTMLParser):
 def test_page_holds_everything(tmp_path: Path) -> None:
     other = replace(XSIM, encoder={"name": "second", "fingerprint": "g"}, scores={"xsim": 3.25})
     bucc = Result("bucc", XSIM.encoder, {}, {"cosine f1": 90.0}, [{"pair": "fra-eng", "cosine f1": 90.0}])
-    write_page(tmp_path / "page.html", [XSIM, other, bucc], headings())
+    write_results_page(tmp_path / "page.html", [XSIM, other, bucc], headings())
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     parser = Balanced()
     parser.feed(text)
@@ -175,7 +175,7 @@ def test_paths_are_relative_to_the_page(tmp_path: Path) -> None:
         XSIM, encoder=XSIM.encoder | {"name": str(encoder)}, settings={"data": [str(data), "sts.tsv"]}
     )
     (tmp_path / "pages").mkdir()
-    write_page(tmp_path / "pages" / "page.html", [result], headings())
+    write_results_page(tmp_path / "pages" / "page.html", [result], headings())
     text = (tmp_path / "pages" / "page.html").read_text(encoding="utf-8")
     assert str(tmp_path) not in text
     assert "../data/flores, sts.tsv" in text and "encoder (here)" in text

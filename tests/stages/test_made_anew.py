@@ -14,7 +14,7 @@ from mexma_cli.settings.stages import ConvertSettings, KnnSettings
 from mexma_cli.stages.convert import store_to_raw
 from mexma_cli.stages.knn.knn import find_neighbours
 from mexma_cli.stages.score import score
-from mexma_cli.stages.search import search
+from mexma_cli.stages.search import find_hits
 from mexma_cli.store.embeddings import StorePair
 from tests.stores import make_store, mine
 
@@ -24,7 +24,7 @@ STAGES: dict[str, Stage] = {
     "knn": lambda stores, out, tell: find_neighbours(stores, out, KnnSettings(k=4), on_progress=tell),
     "mine": lambda stores, out, tell: mine(*stores, on_progress=tell),
     "score": lambda stores, out, tell: score(*stores, on_progress=tell),
-    "search": lambda stores, out, tell: search(*stores, on_progress=tell),
+    "search": lambda stores, out, tell: find_hits(*stores, on_progress=tell),
 }
 
 

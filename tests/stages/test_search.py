@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.settings.stages import MineSettings, ScoreSettings
-from mexma_cli.stages.search import found_pairs, lines_of, nearest, places, search
+from mexma_cli.stages.search import find_hits, found_pairs, lines_of, nearest_sentences, places
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
 from tests.stores import make_store, mine
@@ -34,7 +34,7 @@ def lines(
     settings: ScoreSettings = ScoreSettings(),
     top: int = 1,
 ) -> list[list[str]]:
-    hits = search(queries, target, settings, top=top)
+    hits = find_hits(queries, target, settings, top=top)
     found = found_pairs(queries, target, hits, places(target))
     return [line[:-1].split("\t") for (line,), _ in lines_of(found)]
 
@@ -67,7 +67,7 @@ def random_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 def test_hits_are_the_best_by_margin_of_the_nearest(
     random_stores: StorePair, top: int, k: int, kind: str
 ) -> None:
-    hits = search(*random_stores, ScoreSettings(margin=kind, k=k), top=top)
+    hits = find_hits(*random_stores, ScoreSettings(margin=kind, k=k), top=top)
     x, y = (
         side / np.linalg.norm(side, axis=1, keepdims=True)
         for side in (random_vectors(20), random_vectors(12, 1))
@@ -87,7 +87,7 @@ def test_hits_are_the_best_by_margin_of_the_nearest(
 def test_the_best_are_the_forward_pairs_of_mine(tmp_path: Path) -> None:
     sides = stores(tmp_path)
     found = mine(*sides, MineSettings(retrieval="forward")).candidates
-    hits = search(*sides)
+    hits = find_hits(*sides)
     order = np.argsort(found.source)
     assert hits.rows[:, 0].tolist() == found.target[order].tolist()
     assert np.array_equal(hits.scores[:, 0], found.scores[order])
@@ -111,7 +111,7 @@ def test_every_query_has_its_line(tmp_path: Path) -> None:
     several = lines(queries, target, ScoreSettings(margin="absolute"), top=5)
     assert [row[3] for row in several] == [*"123", *"123", "0", "0", *"123", *"123"]
     assert {row[2] for row in several[:3]} == {"A", "B", "C"}  # A once, and never the empty line
-    assert search(queries, target).without == 2
+    assert find_hits(queries, target).without == 2
     one = make_store(tmp_path / "one.emb", ["A"], x[:1])
     assert [row[3] for row in lines(queries, one, top=5)] == ["1", "1", "0", "0", "1", "1"]
 
@@ -123,16 +123,16 @@ def test_nothing_to_search_in(tmp_path: Path) -> None:
     queries = make_store(tmp_path / "q.emb", ["a", "b"], random_vectors(2))
     target = make_store(tmp_path / "t.emb", ["", " "], random_vectors(2))
     assert lines(queries, target) == NOTHING
-    assert nearest(target, random_vectors(1)[0], 3) == []
+    assert nearest_sentences(target, random_vectors(1)[0], 3) == []
     without_rows = make_store(tmp_path / "e.emb", [], random_vectors(0))
     assert lines(queries, without_rows) == NOTHING
-    assert nearest(without_rows, random_vectors(1)[0], 3) == []
+    assert nearest_sentences(without_rows, random_vectors(1)[0], 3) == []
 
 
 def test_refuses_another_encoder(tmp_path: Path) -> None:
     queries, _ = stores(tmp_path)
     with pytest.raises(MexmaError, match="different encoders"):
-        search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), fingerprint="other"))
+        find_hits(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), fingerprint="other"))
 
 
 @given(
@@ -153,7 +153,7 @@ def test_nearest_are_the_different_sentences_with_the_highest_cosines(
             cosines[text] = max(cosines.get(text, -1.0), float(vector @ query / norm))
     wanted = sorted(((cosine, text) for text, cosine in cosines.items()), reverse=True)[:top]
     with tempfile.TemporaryDirectory() as folder:
-        found = nearest(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
+        found = nearest_sentences(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
     assert [text for _, text, _ in found] == [text for _, text in wanted]
     assert all(texts[row] == text for _, text, row in found)
     assert [score for score, _, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.errors import MexmaError, lines_of
+from mexma_cli.errors import MexmaError, message_lines
 from mexma_cli.stages.convert import open_npy
 from mexma_cli.store.arrays import as_stored, as_vectors, mapped
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -56,7 +56,7 @@ def test_what_cannot_be_mapped_is_too_little_memory_and_named(tmp_path: Path) ->
             mapped(path, (1 << 28, 2), "float32", "make it anew")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-    first, hint = lines_of(found.value)
+    first, hint = message_lines(found.value)
     assert first == f"error: not enough memory: {path}: Cannot allocate memory" and "ulimit -v" in hint
 
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as npst
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.arrays import unverified
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, searching, side_of
+from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, searched_store, searching
 from mexma_cli.store.neighbours import write as write_store
 from tests.stores import flip, full_disk, make_store
 
@@ -36,7 +36,7 @@ def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, stores: StorePair, values: dict[str, np.ndarray], **options: bool) -> NeighbourStore:
-    source, target = (side_of(store, duplicates=1, empty=2, unusable=3) for store in stores)
+    source, target = (searched_store(store, duplicates=1, empty=2, unusable=3) for store in stores)
     with searching(path, **options):
         return write_store(path, values, source, target, k=4, index="exact", recall=None, argv=("mexma",))
 

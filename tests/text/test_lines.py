@@ -27,7 +27,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.text import lines
 from mexma_cli.text.lines import (
     Member,
-    estimate_lines,
+    estimate_size,
     is_blank,
     open_text,
     read_again,
@@ -230,7 +230,7 @@ def test_old_macs_line_ends(piece: int, tmp_path: Path, monkeypatch: pytest.Monk
     assert list(read_lines(tmp_path / "mac")) == ["à", "b", "", "c"]
     found = scan(tmp_path / "mac")
     assert found.lines == 4 and list(read_again(found)) == ["à", "b", "", "c"]
-    assert estimate_lines(tmp_path / "mac") == (4, 10, True)
+    assert estimate_size(tmp_path / "mac") == (4, 10, True)
     (tmp_path / "unix").write_bytes(b"a\rb\nc\r\nd\re")
     assert list(read_lines(tmp_path / "unix")) == ["a\rb", "c", "d\re"], "no other line end is one there"
     monkeypatch.setattr(lines, "_WITHOUT_LINE_FEED", 4)
@@ -347,7 +347,7 @@ def test_a_zip_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("text", TEXT)
-    for read in (scan, estimate_lines, lambda path: list(read_lines(path))):
+    for read in (scan, estimate_size, lambda path: list(read_lines(path))):
         with pytest.raises(MexmaError, match=r"pairs\.tsv\.zip is a zip archive") as caught:
             read(path)
         assert "of an .xlsx, CSV" in str(caught.value.hint)
@@ -361,7 +361,7 @@ def test_lines_are_estimated_from_the_beginning(kind: str, tmp_path: Path) -> No
     rows = [f"{os.urandom(n % 40).hex()} {n}" for n in range(200_000)]
     text = "\n".join(rows).encode()
     path = write(tmp_path, PACK[kind](text), f"a.{kind}")
-    found, size, counted = estimate_lines(path, limit=4 << 20)
+    found, size, counted = estimate_size(path, limit=4 << 20)
     assert not counted
     assert (found, size) == (pytest.approx(len(rows), rel=0.15), pytest.approx(len(text), rel=0.15))
-    assert estimate_lines(path, limit=1 << 30) == (len(rows), len(text), True)
+    assert estimate_size(path, limit=1 << 30) == (len(rows), len(text), True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.errors import MexmaError, lines_of
+from mexma_cli.errors import MexmaError, message_lines
 from mexma_cli.text.duplicates import fold
 from mexma_cli.text.rules import (
     CODES,
@@ -202,7 +202,7 @@ def test_the_nearest_rules_are_named_and_what_lists_all(name: str, of: Sequence[
     asked, _, listed = (caught.value.hint or "").partition("? ")
     assert asked == f"did you mean {near}"
     assert "duplicate" in listed or listed == f"`mexma {'split' if of else 'filter'} --help` lists the rules"
-    assert not any("…" in line for line in lines_of(caught.value))
+    assert not any("…" in line for line in message_lines(caught.value))
 
 
 def test_a_rule_says_its_limit() -> None:

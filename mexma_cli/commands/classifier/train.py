@@ -21,7 +21,7 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.errors import MexmaError
-from mexma_cli.reporting.tables import aligned, warn_of_few
+from mexma_cli.reporting.tables import aligned_columns, warn_of_few
 from mexma_cli.settings.stages import EncoderChoice, MineSettings, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -135,7 +135,7 @@ def _print_corrected(found: Corrected, as_json: bool) -> None:
         for name, one in (("bundled classifier", found.bundled), ("this classifier", found.corrected)):
             shares = (f"{some:,} of {every:,}" for some, every in zip(one[:3], found[:3], strict=True))
             rows.append([name, *shares, f"{one.calibration_error:.2f}", f"{one.log_loss:.3f}"])
-        click.echo("\n".join(aligned(rows, names=1)))
+        click.echo("\n".join(aligned_columns(rows, names=1)))
     for doubt in found.doubts:
         log.warning("%s", doubt)
 
@@ -164,4 +164,4 @@ def _print(found: TrainedClassifier, as_json: bool) -> None:
         [label, f"{f1[name]:.2f}", f"{calibration[name]:.2f}" if name in calibration else "-"]
         for name, label in names.items()
     ]
-    click.echo("\n".join(aligned(rows, names=1)))
+    click.echo("\n".join(aligned_columns(rows, names=1)))

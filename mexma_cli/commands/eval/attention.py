@@ -60,14 +60,14 @@ def command(
     """
     from mexma_cli.evaluation.aligned import aligned_folder
     from mexma_cli.evaluation.attention import draw_attention
-    from mexma_cli.evaluation.reading import read_sentences
+    from mexma_cli.evaluation.reading import read_all_lines
     from mexma_cli.reporting.plot import check_plottable
 
     if sentences and picture is None:
         raise click.UsageError("--sentence is for a picture: name it with --picture.")
     check_plottable(picture)
     source = aligned_folder(folder, split)
-    texts = {code: read_sentences(path) for code, path in source.choose(languages).items()}
+    texts = {code: read_all_lines(path) for code, path in source.choose(languages).items()}
     with session.encoder() as encoder:
         from mexma_cli.evaluation.attention import evaluate, rows_to_draw
 

@@ -35,9 +35,9 @@ def command(session: Session, tasks: str) -> Result:
       mexma eval mteb --tasks table4 --model facebook/MEXMA -o sts.json
       mexma eval mteb --tasks STS12,STS22:fr,BUCC.v2
     """
-    from mexma_cli.evaluation.mteb_tasks import choose
+    from mexma_cli.evaluation.mteb_tasks import chosen_tasks
 
-    chosen = choose([word for word in tasks.replace(" ", ",").split(",") if word])
+    chosen = chosen_tasks([word for word in tasks.replace(" ", ",").split(",") if word])
     require("mteb", "mteb", "mexma eval mteb")
     from mexma_cli.evaluation.mteb import MtebEncoder, evaluate, get_tasks
 

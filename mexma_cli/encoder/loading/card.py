@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from mexma_cli.encoder.loading.modules import is_only_ours
 from mexma_cli.files import read_manifest, write_json_atomic
-from mexma_cli.limited_yaml import SIZE, parsed
+from mexma_cli.limited_yaml import SIZE, parsed_yaml
 
 FILE = "README.md"
 TRAINED = "languages.json"
@@ -101,7 +101,7 @@ def languages(folder: Path) -> tuple[str, ...]:
     try:
         with (folder / FILE).open(encoding="utf-8") as file:
             found = _HEAD.match(file.read(SIZE))
-        facts = parsed(found[1]) if found else None
+        facts = parsed_yaml(found[1]) if found else None
     except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8
         return ()
     listed = facts.get("language_details") if isinstance(facts, dict) else None

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from mexma_cli import files
 from mexma_cli.encoder.loading import hub
-from mexma_cli.encoder.loading.settings import read_json, read_json_object
+from mexma_cli.encoder.loading.settings import read_json_if_there, read_json_object
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import how_pairs_convert
 from mexma_cli.store.arrays import check_content
@@ -40,7 +40,7 @@ class Checksums(files.Sealed):
     """Name in the folder -> xxh3_128."""
 
 
-def bundled(name: str) -> Path | None:
+def bundled_folder(name: str) -> Path | None:
     """The folder of the bundled encoder of that name, even if the user has a folder of that name."""
     if "/" in name or not (BUNDLED / name / "config.json").is_file():
         return None
@@ -58,7 +58,7 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
 
 
 def _located(name_or_path: str, trust_remote_code: bool) -> Path:
-    if (found := bundled(name_or_path)) is not None:
+    if (found := bundled_folder(name_or_path)) is not None:
         return found
     path = Path(name_or_path)
     if path.is_dir():
@@ -83,7 +83,7 @@ def files_of_encoder(name_or_path: str) -> dict[str, Path]:
     """The files that decide an encoder's vectors, by their names in its folder: its ``checksums.json``, which
     is compared with the others when it is loaded; or else all. Of a hub id none, since it has a revision."""
     path = Path(name_or_path)
-    if bundled(name_or_path) is None and not path.exists():
+    if bundled_folder(name_or_path) is None and not path.exists():
         return {}
     if path.is_file():
         kinds = (path.name, "*.spm", "*.cvocab", "*.model")  # of LASER and SONAR
@@ -185,5 +185,5 @@ def check_replaceable(path: Path) -> None:
         raise MexmaError(f"{path} is the folder that you are in, or holds it", hint)
     if path.is_dir() and any(path.iterdir()):
         of_transformers = "model_type" in (read_json_object(path / "config.json") or {})
-        if not (of_transformers or isinstance(read_json(path / "modules.json"), list)):
+        if not (of_transformers or isinstance(read_json_if_there(path / "modules.json"), list)):
             raise MexmaError(f"{path} is a folder that holds no encoder", hint)

@@ -128,7 +128,7 @@ def _load_folder(name: str, where: Path, pooling: Pooling | None, trust_remote_c
         if own != settings.pooling:
             raise MexmaError(f"{name!r} is a table of token vectors, of which it takes the mean, not {own}")
         table = static.read_table(settings)
-        words: LazyTokenizer = static.read_tokenizer(name, settings, len(table.vectors))
+        words: LazyTokenizer = static.read_static_tokenizer(name, settings, len(table.vectors))
         modules = load_modules(name, settings, table.config.hidden_size, None)
         said = settings.prefix, settings.prompts, settings.dim
         return Loaded(name, table, words, own, words.max_tokens, modules, *said)

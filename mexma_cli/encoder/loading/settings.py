@@ -91,7 +91,7 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
     """
     where = Path(folder)
     check_no_adapter(where)
-    entries = read_json(where / "modules.json")
+    entries = read_json_if_there(where / "modules.json")
     if entries is None:
         config = _config(where)
         if config.get("model_type") == "model2vec":
@@ -218,7 +218,7 @@ def unasked(where: object, files: str, why: str = "") -> MexmaError:
 def check_fetches_nothing(where: Path) -> None:
     """Refuse a folder of which libraries would take code from another page of the hub; the key is named."""
     for path in code_names(where):
-        content = read_json(path)
+        content = read_json_if_there(path)
         found = ["auto_map"] if ELSEWHERE.search(json.dumps(content)) else list(_fetching(content))
         if found:
             raise MexmaError(
@@ -357,7 +357,7 @@ def read_prompts(where: Path) -> tuple[str, dict[str, str], int | None]:
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None if there is no file. Anything else is refused."""
-    content = read_json(path)
+    content = read_json_if_there(path)
     if content is not None and not isinstance(content, dict):
         raise MexmaError(f"{path}: not a JSON object")
     return content
@@ -371,7 +371,7 @@ def _object_in(settings: dict[str, Any], key: str, path: Path) -> dict[str, Any]
     return found
 
 
-def read_json(path: Path) -> Any:
+def read_json_if_there(path: Path) -> Any:
     """The content of a JSON file; None if there is no file. What is not valid JSON is refused."""
     if not path.is_file():
         return None

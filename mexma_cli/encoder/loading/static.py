@@ -58,7 +58,7 @@ class StaticTokenizer(LazyTokenizer):
         return 0, 0
 
 
-def read_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> StaticTokenizer:
+def read_static_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> StaticTokenizer:
     """The tokeniser of a static encoder; refused where it is damaged, or has more tokens than there are
     vectors."""
     path = settings.transformer / "tokenizer.json"

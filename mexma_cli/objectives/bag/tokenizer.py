@@ -24,7 +24,7 @@ from tokenizers import (
 )
 
 from mexma_cli.encoder.loading.tokenizer import ACCENTS, INVISIBLE, SPACES
-from mexma_cli.encoder.ngrams import joined, kind_of
+from mexma_cli.encoder.ngrams import joined, token_kind
 from mexma_cli.errors import MexmaError
 from mexma_cli.settings.training import TrainTokenizer
 from mexma_cli.text.characters import KATAKANA, SIGN
@@ -226,7 +226,7 @@ def _counts(tokenizer: Tokenizer, text: Iterable[Weighed]) -> tuple[dict[str, fl
         for word in words:
             counts[word] += weight
             if word not in kinds:
-                kinds[word] = kind_of(word)
+                kinds[word] = token_kind(word)
         together = joined(np.array([kinds[word] for word in words], np.uint8))
         for place in np.flatnonzero(together).tolist():
             pairs[words[place] + words[place + 1]] += weight

@@ -25,7 +25,14 @@ from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
 from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import AlignSettings
-from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, files_of, has_documents
+from mexma_cli.stages.align.sides import (
+    Document,
+    DocumentSide,
+    FolderSide,
+    TextSide,
+    has_documents,
+    texts_of_side,
+)
 from mexma_cli.stages.embed.inputs import refuse_overwriting
 from mexma_cli.stages.mine.documents import pair_documents, unpaired
 from mexma_cli.store.embeddings import check_comparable
@@ -61,7 +68,7 @@ class DocumentInputs:
     def files(self) -> tuple[Path, ...]:
         """All that is read: a folder of documents as it is."""
         sides = (self.source, self.target)
-        texts = [file for path in sides for file in ([path] if path.is_dir() else files_of(path))]
+        texts = [file for path in sides for file in ([path] if path.is_dir() else texts_of_side(path))]
         return (*texts, *(self.docs or ()), *([self.pairs] if self.pairs else []))
 
 

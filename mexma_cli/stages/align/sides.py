@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, checksum_file, fingerprint
 from mexma_cli.languages import UNSTATED
 from mexma_cli.stages.embed.inputs import is_store, open_store
-from mexma_cli.stages.mine.documents import Ids, RowsByDocument, check_lines, read_ids, tell_if_older
+from mexma_cli.stages.mine.documents import Ids, RowsByDocument, check_lines, read_document_ids, tell_if_older
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.split.inputs import passed_over_in_words, with_text
 from mexma_cli.store.embeddings import EmbeddingStore, check_encoder
@@ -74,7 +74,7 @@ class TextSide:
         if documents is None and beside.is_file():
             log.warning("%s is aligned as one document; --docs %s says where each begins", label, beside)
         if documents is not None:
-            of_line, self.names = read_ids(documents)
+            of_line, self.names = read_document_ids(documents)
             check_lines(documents, len(of_line), rows, label)
             if self.store is not None:
                 tell_if_older(self.store, documents)
@@ -189,14 +189,14 @@ def documents_in(path: Path, passed_over: Counter[str] | None = None) -> dict[st
     return found
 
 
-def files_of(path: Path) -> list[Path]:
+def texts_of_side(path: Path) -> list[Path]:
     """The texts and stores of a side."""
     return list(documents_in(path).values()) if has_documents(path) else [path]
 
 
 def first_store(path: Path) -> Path | None:
     """The store, or one of the stores, that a side has; None for texts."""
-    return next((file for file in files_of(path) if is_store(file)), None)
+    return next((file for file in texts_of_side(path) if is_store(file)), None)
 
 
 def _below(folder: Path, passed_over: Counter[str]) -> Iterator[tuple[str, Path]]:

@@ -42,7 +42,7 @@ class SearchInput:
     """The lines, if they are not embedded yet."""
 
 
-def estimate(
+def estimate_search(
     inputs: tuple[SearchInput, SearchInput],
     dim: int,
     k: int,
@@ -106,10 +106,10 @@ def index_bytes(rows: int, dim: int, index: str) -> int:
     return faiss_index.bytes_needed(rows, dim, index)
 
 
-def look_at(
+def look_at_inputs(
     paths: tuple[Path, Path], choice: EncoderChoice
 ) -> tuple[tuple[SearchInput, SearchInput], int, SentenceEncoder | None]:
-    """Two stores or texts for `estimate`: the inputs, their dimension, and the encoder if one is a text."""
+    """Two stores or texts for `estimate_search`: the inputs, their dimension, and a text's encoder."""
     stores = [open_store(path) if is_store(path) else None for path in paths]
     encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
     dim = encoder.dim if encoder else next(store.dim for store in stores if store is not None)

@@ -14,9 +14,15 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.settings.stages import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import KeptRows, RowCounts, twins
-from mexma_cli.stages.knn.search import SearchResult, check_memory, index_settings, journal_beside, search
+from mexma_cli.stages.knn.search import (
+    SearchResult,
+    check_memory,
+    index_settings,
+    journal_beside,
+    search_stores,
+)
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair, check_comparable
-from mexma_cli.store.neighbours import NeighbourStore, searching, side_of, write
+from mexma_cli.store.neighbours import NeighbourStore, searched_store, searching, write
 from mexma_cli.store.spool import slices_of
 
 _TWINS = 1 << 12  # rows whose vectors are compared at once
@@ -48,11 +54,11 @@ def find_neighbours(
         for store, count in zip(stores, rows.counts, strict=True):
             if not count.kept:
                 raise MexmaError(f"{store.label} has no sentence to find neighbours of: {count}")
-        found = search(stores, k, rows, settings, journal, on_progress)
+        found = search_stores(stores, k, rows, settings, journal, on_progress)
         for store in stores:
             store.check_unchanged()
         sides = [
-            side_of(store, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
+            searched_store(store, duplicates=left.duplicates, empty=left.empty, unusable=left.unusable)
             for store, left in zip(stores, rows.counts, strict=True)
         ]
         return write(

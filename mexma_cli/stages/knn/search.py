@@ -144,7 +144,7 @@ class SearchResult:
     recall: float | None = None
 
 
-def search(
+def search_stores(
     stores: StorePair,
     k: int,
     rows: KeptRows,
@@ -180,8 +180,8 @@ def search(
 def _approximate(
     stores: StorePair, k: int, settings: SearchSettings, memory: int | None, options: dict[str, Any]
 ) -> tuple[Neighbours, str, float | None]:
-    """What `search` finds by an index, in so many bytes of memory, with `index` and `recall` of its result;
-    `options` are those of `knn`."""
+    """What `search_stores` finds by an index, in so many bytes of memory, with `index` and `recall` of its
+    result; `options` are those of `knn`."""
     from mexma_cli.knn.approximate import ann
     from mexma_cli.knn.effort import TOLERATED, TooLittleRecall
 
@@ -228,7 +228,7 @@ def has_index(n: int, m: int, index: str) -> bool:
         return False
     from mexma_cli.knn import faiss_index
 
-    return faiss_index.needed(index, n * m)
+    return faiss_index.takes_index(index, n * m)
 
 
 def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:

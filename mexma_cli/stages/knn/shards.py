@@ -20,7 +20,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
     """Train an index (a factory string, or `auto`) for the rows of a store that take part, by what
     `span_files.write_kept_rows` kept; write it without them, and return the factory string."""
-    side = side_of(store, rows)
+    side = search_side(store, rows)
     factory = faiss_index.choose_index(len(side), side.dim, index)
     with with_threads():
         write_index(faiss_index.train(side, factory), output)
@@ -28,13 +28,13 @@ def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> 
 
 
 def write_shard(side: SearchSide, trained: Path, output: Path) -> int:
-    """Write a copy of a trained index with the rows of a span, from `side_of`; returns their number."""
+    """Write a copy of a trained index with the rows of a span, from `search_side`; returns their number."""
     with with_threads():
         write_index(faiss_index.fill(read_index(trained), side, 0, len(side)), output)
     return len(side)
 
 
-def side_of(store: EmbeddingStore, rows: Path, span: Span | None = None) -> SearchSide:
+def search_side(store: EmbeddingStore, rows: Path, span: Span | None = None) -> SearchSide:
     """The rows of a span, or all, that take part, by what `span_files.write_kept_rows` kept."""
     span = span or Span(0, store.rows)
     return SearchSide(Window(store, span), read_kept_rows(rows, store, span))
@@ -59,7 +59,7 @@ class Indexed:
 
     def side(self) -> SearchSide:
         """The rows that take part."""
-        return side_of(self.store, self.rows)
+        return search_side(self.store, self.rows)
 
     def index(self) -> PartitionedIndex:
         """The index."""
@@ -83,9 +83,9 @@ def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[s
 def write_found(
     direction: Direction, files: Sequence[tuple[str, Span]], hits: int, k: int, output: Path
 ) -> None:
-    """Search the rows of a span (from `side_of`) in the index of the other side, and keep what is found, as
-    `span_files.write_tile` keeps it, in files of a new folder: for each span of the other side, and at last
-    for these rows, which `files` names."""
+    """Search the rows of a span (from `search_side`) in the index of the other side, and keep what is found,
+    as `span_files.write_tile` keeps it, in files of a new folder: for each span of the other side, and at
+    last for these rows, which `files` names."""
     (*others, (_, rows)) = files
     output.mkdir(exist_ok=True)
     with with_threads():

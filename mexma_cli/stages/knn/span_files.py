@@ -21,7 +21,7 @@ from mexma_cli.files import (
 )
 from mexma_cli.knn.spans import Span, merged, neighbours_in, search_tile
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, rows_of
+from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, read_array_rows
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 
 _AGAIN = "remove it, and run again: it is made anew"
@@ -97,7 +97,7 @@ def merge_lists(parts: Sequence[ListsFile], rows: int, k: int, width: int, outpu
             stop = min(start + step, rows)
             yield merged(
                 [
-                    rows_of(part.path, "int64", k, (part.first + start, part.first + stop), _AGAIN)
+                    read_array_rows(part.path, "int64", k, (part.first + start, part.first + stop), _AGAIN)
                     for part in parts
                 ],
                 width,
@@ -170,5 +170,5 @@ def write_array(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int
 def _load(path: Path, rows: int, dtype: str, width: int | None, span: Span) -> np.ndarray:
     """Some rows of a file of `rows`, which is refused if it has another size."""
     check_size(path, file_size(rows, dtype, width), _AGAIN)
-    found = rows_of(path, dtype, 1 if width is None else width, span, _AGAIN)
+    found = read_array_rows(path, dtype, 1 if width is None else width, span, _AGAIN)
     return found[:, 0] if width is None else found

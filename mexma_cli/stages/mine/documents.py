@@ -108,7 +108,7 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     that it can name are held in memory.
     """
     sides = source, target
-    (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, sides)
+    (source_lines, source_ids), (target_lines, target_ids) = map(read_document_ids, sides)
     ids, documents = (source_ids, target_ids), (len(source_ids), len(target_ids))
     table = pair_documents(ids, sides, pairs)
     places = _alone(table, documents[0], 0), _alone(table, documents[1], 1)
@@ -181,7 +181,7 @@ class Ids(Sequence[str]):
             yield np.arange(part.start, part.stop), high, low
 
 
-def read_ids(path: Path) -> tuple[np.ndarray, Ids]:
+def read_document_ids(path: Path) -> tuple[np.ndarray, Ids]:
     """The document of every line, numbered as they come, int32 [lines], memory-mapped, and the ids of the
     documents."""
     of_line = Spool(np.int64)  # first the run of lines that it is in, after one another and of the same id

@@ -17,7 +17,7 @@ import numpy as np
 from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, Translations
 from mexma_cli.formats.bitext import DEFAULT, WRITING, MinedPair, named_format, outputs_of, write_pairs
 from mexma_cli.languages import UNSTATED
-from mexma_cli.mining.candidates import Candidates, spooled
+from mexma_cli.mining.candidates import Candidates, spooled_pairs
 from mexma_cli.mining.lists import Sides, others, sides_of
 from mexma_cli.mining.match import match
 from mexma_cli.mining.retrieval import least_of
@@ -25,7 +25,7 @@ from mexma_cli.settings.section import naming_keywords
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.embed.inputs import is_one_text, refuse_overwriting
 from mexma_cli.stages.knn.row_filter import KeptRows, RowCounts
-from mexma_cli.stages.knn.search import SearchResult, search
+from mexma_cli.stages.knn.search import SearchResult, search_stores
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs
 from mexma_cli.stages.mine.probable import pair_probabilities, probable_pairs
 from mexma_cli.stages.mine.texts import LookUp, PairTexts, ranks_in
@@ -257,7 +257,7 @@ def neighbours_of(
     with clock("reading"):
         rows = KeptRows.of(stores)
     with clock("neighbours"):
-        return search(stores, settings.k + (source is target), rows, settings, journal, on_progress)
+        return search_stores(stores, settings.k + (source is target), rows, settings, journal, on_progress)
 
 
 def matched_of(
@@ -401,4 +401,4 @@ def _without_copies(
             places.write(np.arange(part.start, part.stop)[good])
             yield found.take(part).take(good)
 
-    return spooled(kept()), replace(texts, places=places.array())
+    return spooled_pairs(kept()), replace(texts, places=places.array())

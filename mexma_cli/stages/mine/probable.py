@@ -14,7 +14,7 @@ from mexma_cli.classifier.features import load_features
 from mexma_cli.classifier.model import (
     Classifier,
     ClassifierWeights,
-    bundled,
+    bundled_weights,
     bytes_for,
     probabilities_of,
     probable,
@@ -135,7 +135,9 @@ def _classifier_for(
     trained with the encoder of the stores, for it embeds them; else it is said that it does not."""
     if settings.plugin is not None:
         load_features(settings.plugin)
-    weights = bundled() if settings.classifier is None else ClassifierWeights.read(settings.classifier)
+    weights = (
+        bundled_weights() if settings.classifier is None else ClassifierWeights.read(settings.classifier)
+    )
     manifest, embed = stores[0].manifest, None
     if weights.fingerprint == manifest.fingerprint:
         if "words" in weights.by:

@@ -86,7 +86,7 @@ def script(data: Data, name: str) -> Iterator[str]:
         yield f"get {shlex.quote(folders[file.corpus])} {file.codes}.zip {file.url}"
 
 
-def needed(data: Data, there: set[tuple[str, str]]) -> str:
+def files_needed(data: Data, there: set[tuple[str, str]]) -> str:
     """The files that OPUS has beside those that are there (corpora and FLORES-200 codes), counted in words;
     empty if there are none."""
     files = [file for file in opus_files(data) if (file.corpus, file.language) not in there]

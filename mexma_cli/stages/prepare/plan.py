@@ -11,7 +11,7 @@ from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import Quota
 from mexma_cli.stages.prepare.prepare import chains_of, excluded_files
 from mexma_cli.stages.prepare.selection import BYTES_PER_PAIR
-from mexma_cli.text.lines import TextSize, estimate_lines
+from mexma_cli.text.lines import TextSize, estimate_size
 
 BYTES_PER_TOKEN = 4
 """Bytes of UTF-8 text; tokens of XLM-R are longer in most languages, so that estimates are too high."""
@@ -52,7 +52,7 @@ class PreparePlan:
     temporary: int
 
 
-def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PreparePlan:
+def plan_data(data: Data, on_progress: Callable[[int, int, str], object]) -> PreparePlan:
     """Look at the files of a recipe and write nothing; `on_progress` is told corpora done, corpora in all,
     and which is looked at."""
     bitexts, missing = find_bitexts(data)
@@ -89,7 +89,7 @@ def _look(bitext: Bitext) -> TextSize:
     """A corpus's pairs and their bytes of text, and whether the pairs were counted."""
     pairs, size, counted = 0, 0, True
     for part in bitext.parts:
-        found = [estimate_lines(file) for file in part.files]
+        found = [estimate_size(file) for file in part.files]
         pairs += found[0].lines
         size += sum(text.size for text in found)
         counted &= found[0].counted

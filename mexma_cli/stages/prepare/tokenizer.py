@@ -42,7 +42,7 @@ def tokenizer_path(recipe: Recipe) -> Path:
     return Path(recipe.data.store) / "tokenizer"
 
 
-def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
+def load_fast_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
     """A fast tokeniser from a folder."""
     check_whole(Path(where), _anew(where))
     try:
@@ -125,7 +125,7 @@ def read_tokenizer(folder: str | Path) -> LazyTokenizer:
 
 
 def _read(folder: str | Path) -> LazyTokenizer:
-    return LazyTokenizer.read(Path(folder), partial(load_tokenizer, folder))
+    return LazyTokenizer.read(Path(folder), partial(load_fast_tokenizer, folder))
 
 
 def _anew(folder: str | Path) -> str:

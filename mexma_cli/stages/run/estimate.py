@@ -37,7 +37,7 @@ from mexma_cli.stages.split.inputs import Inputs as Documents
 from mexma_cli.stages.split.inputs import Splitting, names_of
 from mexma_cli.stages.split.sample import sampled
 from mexma_cli.store.folder import Frozen
-from mexma_cli.text.lines import estimate_lines, read_lines
+from mexma_cli.text.lines import estimate_size, read_lines
 
 FILE = "costs.json"
 VERSION = 5
@@ -352,7 +352,7 @@ def _shortened(recipe: CorpusRecipe, lines: int, folder: Path) -> CorpusRecipe:
 
 def _measured(recipe: CorpusRecipe, code: str, inputs: Inputs) -> _Text:
     paths = list(map(Path, inputs[code]))
-    found, spent = [estimate_lines(path) for path in paths], 0.0
+    found, spent = [estimate_size(path) for path in paths], 0.0
     lines, size = sum(one.lines for one in found), sum(one.size for one in found)
     counted = all(one.counted for one in found)
     if recipe.languages[code].split is None:

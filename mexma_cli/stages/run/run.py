@@ -126,7 +126,7 @@ def _is_resolved(path: Path) -> bool:
     """Whether a file is a recipe as runs write them: with all keys, and nothing but these."""
     try:
         text = path.read_text(encoding="utf-8")
-        raw = limited_yaml.parsed(text) if len(text) < limited_yaml.SIZE else None
+        raw = limited_yaml.parsed_yaml(text) if len(text) < limited_yaml.SIZE else None
     except (ValueError, yaml.YAMLError):
         return False
     whole = isinstance(raw, dict) and {"kind", "languages", "units", "output"} <= raw.keys()

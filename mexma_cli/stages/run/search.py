@@ -216,9 +216,9 @@ class Shard(_Search):
         return Kind(f"{code}/index", cls, shard, (len(spans),), rows, rows * compared)
 
     def do(self, task: Task) -> Facts:
-        from mexma_cli.stages.knn.shards import side_of, write_shard
+        from mexma_cli.stages.knn.shards import search_side, write_shard
 
-        side = side_of(task.store("store"), task.input("rows"), self.rows)
+        side = search_side(task.store("store"), task.input("rows"), self.rows)
         return {"rows": write_shard(side, task.input("trained"), task.output)}
 
 
@@ -310,11 +310,11 @@ class SearchIndex(_Search):
 
     def do(self, task: Task) -> Facts:
         from mexma_cli.knn.index_search import Direction
-        from mexma_cli.stages.knn.shards import side_of, write_found
+        from mexma_cli.stages.knn.shards import search_side, write_found
 
         effort, side = task.record("effort").facts, SIDES[self.side]
         store, other = task.store(side), _indexed(task, SIDES[1 - self.side])
-        own = side_of(store, task.input(f"{side}_rows"), self.spans[-1][1])
+        own = search_side(store, task.input(f"{side}_rows"), self.spans[-1][1])
         direction = Direction(own, other.side(), other.index())
         direction.index.effort = effort["parameters"][self.side]
         write_found(direction, self.spans, effort["hits"], self.k, task.output)

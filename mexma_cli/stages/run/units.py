@@ -39,7 +39,7 @@ from mexma_cli.files import (
     clear,
     commit,
     fingerprint,
-    kind_of,
+    folder_kind,
     make_folder,
     make_parent,
     no_space_as_message,
@@ -57,7 +57,7 @@ from mexma_cli.stages.costs import Cost
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.folder import Frozen
-from mexma_cli.store.layout import files_of
+from mexma_cli.store.layout import shard_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.store.shard import link_or_copy
 
@@ -491,9 +491,9 @@ def _files(made: Path, output: str) -> dict[str, str]:
     """The files of an output, by what they are called in the run's folder, with their checksums."""
     if made.is_file():
         return {output: checksum_file(made)}
-    if kind_of(made) == "embeddings":
+    if folder_kind(made) == "embeddings":
         shards = EmbeddingStore.open(made).manifest.shards
-        found = {file.name: file.checksum for shard in shards for file in files_of(shard)}
+        found = {file.name: file.checksum for shard in shards for file in shard_files(shard)}
         found[MANIFEST] = checksum_file(made / MANIFEST)
     else:
         paths = [path for path in sorted(made.rglob("*")) if path.is_file()]
@@ -511,7 +511,7 @@ def _content(made: Path, files: Mapping[str, str]) -> str:
     if made.is_file():
         (checksum,) = files.values()
         return checksum
-    if kind_of(made) == "embeddings":
+    if folder_kind(made) == "embeddings":
         return content_checksum(EmbeddingStore.open(made))
     return fingerprint({Path(name).name: checksum for name, checksum in files.items()})
 

@@ -24,12 +24,12 @@ from mexma_cli.settings.stages import FileKind, SplitSettings
 from mexma_cli.stages.split.warc import read_pages
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.compression import plain_name
-from mexma_cli.text.kinds import KINDS, begins_as, kind_of, suffix_of
+from mexma_cli.text.kinds import KINDS, begins_as, file_kind, suffix_of
 from mexma_cli.text.lines import (
     OTHER_FORMATS,
     broken_lines,
     document_id,
-    estimate_lines,
+    estimate_size,
     is_blank,
     label_of,
     read_pieces,
@@ -164,7 +164,7 @@ class Inputs:
         for path in self.files:
             if str(path) == "-" or not path.is_file():
                 return 0
-            total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_lines(path).size
+            total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_size(path).size
         return total
 
 
@@ -212,7 +212,7 @@ def chosen_inputs(
     unknown and there is more than TMX."""
     how = Splitting(known(lang), settings, rejects, lang)
     found = find_inputs(given, how.language)
-    if not all((settings.format or kind_of(file)) == "tmx" for file in found.files):
+    if not all((settings.format or file_kind(file)) == "tmx" for file in found.files):
         resolve(lang)  # only TMX has languages that are none
     elif how.language == UNSTATED:
         log.warning("%s is not the code of one language, so the language is not checked", lang)
@@ -223,7 +223,7 @@ def chosen_inputs(
 
 def kind_to_read(path: Path, settings: SplitSettings) -> FileKind:
     """The kind of a file; refused without the package that reads it."""
-    found = settings.format or kind_of(path)
+    found = settings.format or file_kind(path)
     if found in ("warc", "html"):
         require("trafilatura", "web", "HTML")
     return found
@@ -234,7 +234,7 @@ def doubt_of_text(files: Sequence[Path], how: Splitting) -> list[str]:
     `broken_lines`, where each line would be a document; at most one."""
     by_line = (how.settings.document, how.settings.format) == ("line", None)
     for file in filter(Path.is_file, files):
-        start = next(read_pieces(file, label_of(file)), b"") if kind_of(file) == "text" else b""
+        start = next(read_pieces(file, label_of(file)), b"") if file_kind(file) == "text" else b""
         if doubt := doubt_of_encoding(start, how.language) or (by_line and broken_lines(start)):
             return [f"{label_of(file)}: {doubt}"]
     return []
@@ -261,7 +261,7 @@ def ids_of_files(files: Sequence[Path], settings: SplitSettings) -> list[str] | 
     one, the beginning that all have, with a colon. None where only reading the files would tell."""
     whole, beginnings = [], []
     for path, name in zip(files, names_of(files), strict=True):
-        kind = settings.format or kind_of(path)
+        kind = settings.format or file_kind(path)
         if kind == "html" or (kind, settings.document) == ("text", "file"):
             whole.append(name)
         elif kind == "text" and len(files) > 1:
@@ -296,7 +296,7 @@ def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> It
     for path in files:
         if str(path) in other_sides:
             passed_over["other sides of Moses pairs"] += 1
-        elif suffix_of(path) in OTHER_FORMATS and kind_of(path) == "text":
+        elif suffix_of(path) in OTHER_FORMATS and file_kind(path) == "text":
             passed_over[f"named {suffix_of(path)}, and no text"] += 1
         else:
             yield path

@@ -142,7 +142,7 @@ def decompose(
         run_folder.same_text(
             run, text, "it needs the stores that it began with, or start anew in another `run`"
         )
-    run_folder.keep(run, recipe, {run_folder.TEXT: text}, here)
+    run_folder.write_beginning(run, recipe, {run_folder.TEXT: text}, here)
     with only_writer(run):
         clear_all(run, run / "checkpoints")
         if not (run / MANIFEST).is_file():

@@ -76,7 +76,7 @@ class TrainingEstimate:
     uncounted: list[str]
 
 
-def estimate(recipe: Recipe, processes: int) -> TrainingEstimate:
+def estimate_training(recipe: Recipe, processes: int) -> TrainingEstimate:
     """The costs of a recipe in so many processes, with a GPU each. An encoder that is not on this machine, or
     of another kind than BERT, is refused."""
     shape = shape_of(recipe)

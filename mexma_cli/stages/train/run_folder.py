@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import check_outside_stores, make_folder, read_json, whole_file, write_json_atomic
-from mexma_cli.settings.load import find, load, load_any
+from mexma_cli.settings.load import find_recipe, load, load_any
 from mexma_cli.settings.training import DecomposeRecipe, Recipe
 from mexma_cli.text.amounts import counted
 
@@ -53,7 +53,7 @@ def load_for(source: str | Path, overrides: Sequence[str], resume: bool) -> Reci
     which the run was started, too, below those that are given now."""
     recipe = load_any(source, overrides)
     run = Path(recipe.run)
-    if not resume or not (run / RECIPE).is_file() or find(str(source)).samefile(run / RECIPE):
+    if not resume or not (run / RECIPE).is_file() or find_recipe(str(source)).samefile(run / RECIPE):
         return recipe
     before = _kept(run / OVERRIDES, list[str]) or []
     if (added := [one for one in before if one not in recipe.overrides]) and os.getenv("RANK", "0") == "0":
@@ -72,7 +72,7 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
             "it needs the prepared pairs and the tokeniser that it began with: start anew with "
             "--set run=FOLDER, and keep a data.store for each text",
         )
-    keep(run, recipe, {BATCHES: pairs_per_step(recipe, processes), TEXT: text}, here)
+    write_beginning(run, recipe, {BATCHES: pairs_per_step(recipe, processes), TEXT: text}, here)
 
 
 def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
@@ -100,7 +100,7 @@ def check(
             "--resume goes on with it; --set run=FOLDER starts another beside it",
         )
     before = load_any(kept)
-    found = differences(before.model_dump(by_alias=True), recipe.model_dump(by_alias=True))
+    found = recipe_differences(before.model_dump(by_alias=True), recipe.model_dump(by_alias=True))
     if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
         raise MexmaError(
             f"{run} was started with another recipe: {', '.join(differing)}",
@@ -121,7 +121,7 @@ def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
             )
 
 
-def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, Any], here: bool) -> None:
+def write_beginning(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, Any], here: bool) -> None:
     """Write what a run begins with into its folder: `facts` by names of JSON files, and the resolved recipe
     last. Refused where it is not `here` yet, and a file of such a name has something else."""
     make_folder(run)
@@ -198,19 +198,19 @@ def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
             )
 
 
-def differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
+def recipe_differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
     """Keys of two recipes whose values differ, with both, but for those that do not change the run. A phase
     or a corpus is called by its name, as in --set."""
     if isinstance(old, dict) and isinstance(new, dict):
         inner = [
-            differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
+            recipe_differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
             for name in old | new
             if not (name in HARMLESS and key.endswith("trainer"))
         ]
         return [found for part in inner for found in part]
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
-        return [found for i, (a, b) in pairs for found in differences(a, b, f"{key}.{_name(a, i)}")]
+        return [found for i, (a, b) in pairs for found in recipe_differences(a, b, f"{key}.{_name(a, i)}")]
     return [] if old == new else [(key, old, new)]
 
 

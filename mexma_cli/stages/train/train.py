@@ -27,7 +27,7 @@ from mexma_cli.objectives.base import ALONE, Objective, Start
 from mexma_cli.settings.training import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
-from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
+from mexma_cli.stages.prepare.tokenizer import check_length, load_fast_tokenizer, tokenizer_path
 from mexma_cli.stages.train import run_folder
 from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.training.checkpoint import BEST, drop_all
@@ -237,7 +237,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
         if settings.pooling is not None:  # and nothing besides
             encoder.modules, encoder.prefix, encoder.prompts = torch.nn.Sequential(), "", {}
         return encoder
-    tokenizer = load_tokenizer(tokenizer_path(recipe))
+    tokenizer = load_fast_tokenizer(tokenizer_path(recipe))
     seed = recipe.phases[0].trainer.seed
     encoder = SentenceEncoder.new(settings.new, tokenizer, recipe.data.max_tokens, seed)
     encoder.pooling = settings.pooling or encoder.pooling

@@ -21,7 +21,7 @@ from mexma_cli.formats.ids import NUMBERED, read_id_pairs, read_ids
 from mexma_cli.formats.tsv import ONE_SIDE
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
-from mexma_cli.mining.threshold import Threshold, choose, measured
+from mexma_cli.mining.threshold import Threshold, best_threshold, measured_threshold
 from mexma_cli.reporting.plot import draw_scores
 from mexma_cli.settings.section import of_percent
 from mexma_cli.stages.embed.inputs import is_store
@@ -60,7 +60,7 @@ class Tuned:
     @property
     def all(self) -> Threshold:
         """The result of all candidates."""
-        return measured(self.scores, self.is_gold, self.gold, -math.inf)
+        return measured_threshold(self.scores, self.is_gold, self.gold, -math.inf)
 
     def without_pairs(self) -> Tuned:
         """The figures alone, to keep those of many languages."""
@@ -132,7 +132,7 @@ def tune(
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
     try:
-        best = choose(scores, is_gold, len(wanted), precision)
+        best = best_threshold(scores, is_gold, len(wanted), precision)
     except MexmaError as error:
         raise MexmaError(f"{name}: {error.message}", error.hint) from None
     sides = [_hashes(key[side] for key in keys) for keys in (best_of, wanted) for side in (0, 1)]

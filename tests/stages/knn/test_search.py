@@ -23,7 +23,7 @@ from mexma_cli.stages.knn.search import (
     journal_beside,
     least_bytes,
     resident,
-    search,
+    search_stores,
 )
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
@@ -211,25 +211,27 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
 ) -> None:
     monkeypatch.setattr(exact_search, "X_TILE", 64)  # or these stores are searched in one go with any limit
     rows = KeptRows.of(stores)
-    search(stores, 4, rows, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
+    search_stores(
+        stores, 4, rows, SearchSettings(memory=1 << 33)
+    )  # loads what a search needs, which takes memory
     journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     journal.save((700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
     less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
     journal = FileJournal(tmp_path, Unfinished(by="knn", of={}))
     with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
-        search(stores, 4, rows, SearchSettings(memory=less), journal)
+        search_stores(stores, 4, rows, SearchSettings(memory=less), journal)
     assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
 
 
 def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptureFixture) -> None:
     rows = KeptRows.of(stores)
     with caplog.at_level(logging.INFO):
-        found = search(stores, 4, rows, SearchSettings(index="IVF8,Flat", recall=0.9))
-        search(stores, 4, rows, SearchSettings(index="Flat"))
+        found = search_stores(stores, 4, rows, SearchSettings(index="IVF8,Flat", recall=0.9))
+        search_stores(stores, 4, rows, SearchSettings(index="Flat"))
     assert found.index == "IVF8,Flat" and found.recall is not None and 0.5 < found.recall <= 1
     assert "source: IVF8,Flat nprobe=" in caplog.text and "source: Flat: 100.0 %" in caplog.text
-    exact = search(stores, 4, rows, SearchSettings())
-    auto = search(stores, 4, rows, SearchSettings(index="auto"))
+    exact = search_stores(stores, 4, rows, SearchSettings())
+    auto = search_stores(stores, 4, rows, SearchSettings(index="auto"))
     assert (auto.index, auto.recall) == (exact.index, exact.recall) == ("exact", None)
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]

@@ -11,8 +11,8 @@ from mexma_cli.stages.mine import documents
 from mexma_cli.stages.mine.documents import (
     DocumentPairs,
     in_no_pair,
+    read_document_ids,
     read_documents,
-    read_ids,
     tell_if_older,
 )
 from mexma_cli.store import spool
@@ -125,13 +125,13 @@ class TestBadInput:
 def test_sentences_in_place_of_ids_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sentences = [f"This is the verse of number {n}." for n in range(30)]
     text = write(tmp_path, "a.txt", *sentences, sentences[0])
-    assert len(read_ids(text)[1]) == 30
+    assert len(read_document_ids(text)[1]) == 30
     said = f"nearly every line of {text} is a document of its own: name the .docs file of a text"
     assert caplog.messages == [said]
     caplog.clear()
-    read_ids(write(tmp_path, "verses", *(f"1 Kings {n}" for n in range(30))))
-    read_ids(write(tmp_path, "titles", *(f"{title}\t0\t12" for title in sentences)))
-    read_ids(write(tmp_path, "same", *(sentences[0] for _ in range(30))))
+    read_document_ids(write(tmp_path, "verses", *(f"1 Kings {n}" for n in range(30))))
+    read_document_ids(write(tmp_path, "titles", *(f"{title}\t0\t12" for title in sentences)))
+    read_document_ids(write(tmp_path, "same", *(sentences[0] for _ in range(30))))
     assert not caplog.messages
 
 
@@ -144,7 +144,7 @@ def test_a_line_may_say_where_in_its_document_the_sentence_is(tmp_path: Path) ->
 
 def test_ids_are_utf8_whatever_is_stated_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STATED, "gb18030")
-    assert list(read_ids(write(tmp_path, "s", "é\t0\t3"))[1]) == ["é"]
+    assert list(read_document_ids(write(tmp_path, "s", "é\t0\t3"))[1]) == ["é"]
 
 
 @pytest.mark.parametrize("lines, buffer", [(1 << 16, 16 << 20), (3, 100)])
@@ -169,7 +169,7 @@ def test_ids_and_pairs_on_disk_are_those_in_memory(
     assert found.lost == in_no_pair(alone, found.documents)
     assert len(rows(found)) == len(pairs)
     names = list(sources)
-    _, ids = read_ids(sides[0])
+    _, ids = read_document_ids(sides[0])
     assert list(ids) == names and (ids[2], ids[-1], ids[1:9:3]) == (names[2], names[-1], names[1:9:3])
     listed = write(tmp_path, "listed", *(f"{name}\t{name}" for name in sources if name in targets))
     same = read_documents(*sides, listed)

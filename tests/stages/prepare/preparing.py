@@ -10,7 +10,7 @@ import yaml
 from mexma_cli.settings.load import load
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.prepare import CorpusReport
-from mexma_cli.stages.prepare.tokenizer import load_tokenizer
+from mexma_cli.stages.prepare.tokenizer import load_fast_tokenizer
 from mexma_cli.store.pairs import TokenisedPairs
 
 
@@ -46,5 +46,5 @@ def recipe(folder: Path, encoder: dict[str, Any], **data: Any) -> Recipe:
 
 
 def texts(report: CorpusReport, tokenizer: Path) -> list[tuple[str, str]]:
-    store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
+    store, decoder = TokenisedPairs.open(report.path, verify=True), load_fast_tokenizer(tokenizer)
     return [tuple(decoder.decode(ids) for ids in store.pair(row)) for row in range(len(store))]  # type: ignore[misc]

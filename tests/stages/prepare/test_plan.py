@@ -11,7 +11,7 @@ import pytest
 
 from mexma_cli.settings.load import load, shipped
 from mexma_cli.settings.training import Data
-from mexma_cli.stages.prepare.plan import PreparePlan, plan
+from mexma_cli.stages.prepare.plan import PreparePlan, plan_data
 
 PAPERS = [
     name
@@ -32,7 +32,7 @@ PAPERS = [
 
 
 def look(data: Data) -> PreparePlan:
-    return plan(data, lambda done, bitexts, label: None)
+    return plan_data(data, lambda done, bitexts, label: None)
 
 
 def opus(path: Path, languages: tuple[str, ...], pairs: int = 1) -> None:

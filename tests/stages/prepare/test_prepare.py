@@ -19,7 +19,7 @@ from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.files import checksum_file, only_writer
 from mexma_cli.stages.prepare.corpora import PairFiles
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
-from mexma_cli.stages.prepare.tokenizer import SEED, load_tokenizer, tokenizer_path
+from mexma_cli.stages.prepare.tokenizer import SEED, load_fast_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.processes import MEXMA, Program
 from tests.stages.prepare.preparing import recipe, texts
@@ -66,7 +66,7 @@ def test_kept_and_dropped_with_reasons(
     store = TokenisedPairs.open(tsv.path)
     assert store.manifest.source_language == "fra_Latn"
     assert tsv.tokens == sum(len(side) for row in range(8) for side in store.pair(row))
-    special = set(load_tokenizer(tiny_encoder).all_special_ids) - {3}
+    special = set(load_fast_tokenizer(tiny_encoder).all_special_ids) - {3}
     assert not special & {token for row in range(8) for side in store.pair(row) for token in side.tolist()}
 
 
@@ -173,19 +173,19 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     made = recipe(folder, encoder)
     first = prepare(made)
     note = (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns
-    tokenizer = load_tokenizer(tokenizer_path(made))
+    tokenizer = load_fast_tokenizer(tokenizer_path(made))
     assert not any("x" * 5 in piece for piece in tokenizer.get_vocab()), "trained on a dropped pair"
     assert all(report.reused for report in prepare(made))
     assert (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns == note
     assert TokenisedPairs.open(first[0].path).manifest.vocabulary == len(tokenizer)
     flip(tokenizer_path(made) / "tokenizer.json", 1000)
-    for read in (prepare, lambda recipe: load_tokenizer(tokenizer_path(recipe))):
+    for read in (prepare, lambda recipe: load_fast_tokenizer(tokenizer_path(recipe))):
         with pytest.raises(MexmaError, match=r"tokenizer\.json is damaged: its checksum") as caught:
             read(made)
         assert f"delete {tokenizer_path(made)} and run `mexma prepare` again" in str(caught.value.hint)
     shutil.rmtree(tokenizer_path(made))
     prepare(made)
-    assert len(load_tokenizer(tokenizer_path(made))) == len(tokenizer)
+    assert len(load_fast_tokenizer(tokenizer_path(made))) == len(tokenizer)
 
 
 def test_a_folder_of_the_users_by_the_tokenisers_name_is_refused(folder: Path) -> None:
@@ -204,7 +204,7 @@ def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
         report = prepare(made)[0]
         assert not report.reused
         assert TokenisedPairs.open(report.path).manifest.vocabulary == len(
-            load_tokenizer(tokenizer_path(made))
+            load_fast_tokenizer(tokenizer_path(made))
         )
 
 
@@ -338,7 +338,7 @@ def test_text_is_read_again_only_where_a_file_changed(
 
 
 def negatives(report: CorpusReport, tokenizer: Path) -> list[list[str]]:
-    store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
+    store, decoder = TokenisedPairs.open(report.path, verify=True), load_fast_tokenizer(tokenizer)
     found = (store.extra("negatives", row) for row in range(len(store)))
     return [[decoder.decode(ids) for ids in own if len(ids)] for own in found]
 

@@ -16,7 +16,7 @@ from mexma_cli.stages.split import sample
 from mexma_cli.stages.split.inputs import Splitting, find_inputs
 from mexma_cli.stages.split.sample import sampled
 from mexma_cli.stages.split.split import SplitOutputs, split
-from mexma_cli.text.lines import estimate_lines
+from mexma_cli.text.lines import estimate_size
 
 LINES = (shipped_folder("examples") / "spa-eng" / "eng.txt").read_text(encoding="utf-8").splitlines()
 DOCUMENTS = [LINES[at : at + 10] for at in range(0, len(LINES), 10)]
@@ -70,7 +70,7 @@ def test_an_estimate_is_within_a_third_of_what_splitting_keeps(
     write(documents)
     inputs = find_inputs([str(documents)], "eng_Latn")
     kept = split(inputs, how, SplitOutputs(tmp_path / "eng.txt", None)).kept
-    size = sum(estimate_lines(path).size for path in inputs.files)
+    size = sum(estimate_size(path).size for path in inputs.files)
     found = sampled(inputs, how)
     assert found.bytes < size / 2 and found.seconds > 0
     assert 2 / 3 < len(found.sentences) * size / found.bytes / kept < 3 / 2

@@ -18,7 +18,7 @@ from mexma_cli.settings.load import load, shipped
 from mexma_cli.settings.registry import ObjectiveSettings
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.costs import PEAKS
-from mexma_cli.stages.train.estimate import EFFICIENCY, estimate, shape_of
+from mexma_cli.stages.train.estimate import EFFICIENCY, estimate_training, shape_of
 
 LENGTH = 16
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -83,13 +83,15 @@ def test_translation_ranking_takes_what_the_paper_counts() -> None:
 
 
 def test_the_published_training() -> None:
-    found = estimate(load(shipped()["81langs"]), 8)
+    found = estimate_training(load(shipped()["81langs"]), 8)
     (phase,) = found.phases
     assert (phase.pairs_per_step, phase.pairs) == (2400, 720_000_000)
     assert shape_of(load(shipped()["81langs"])).parameters == 558_840_832  # XLM-R large without its pooler
     assert phase.operations == pytest.approx(3 * phase.forward * phase.pairs)
     assert phase.gpu_hours["A100"] == pytest.approx(phase.operations / (PEAKS["A100"] * EFFICIENCY) / 3600)
-    sharded = estimate(load(shipped()["81langs"], ["trainer.sharding=full"]), 8).phases[0]
+    sharded = estimate_training(load(shipped()["81langs"], ["trainer.sharding=full"]), 8).phases[0]
     assert phase.memory - sharded.memory == pytest.approx(16 * phase.trained * 7 / 8, rel=1e-6)
-    saved = estimate(load(shipped()["81langs"], ["trainer.activation_checkpointing=true"]), 8).phases[0]
+    saved = estimate_training(
+        load(shipped()["81langs"], ["trainer.activation_checkpointing=true"]), 8
+    ).phases[0]
     assert saved.memory < 0.6 * phase.memory

@@ -15,7 +15,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.settings.load import load
 from mexma_cli.stages.prepare.prepare import prepare
-from mexma_cli.stages.train.run_folder import HARMLESS, PLACES, check_run, keep
+from mexma_cli.stages.train.run_folder import HARMLESS, PLACES, check_run, write_beginning
 from mexma_cli.stages.train.train import has_its_text, train
 from tests.examples import tiny_recipe
 from tests.stages.train.training import ROOT, log_of, weights
@@ -155,7 +155,7 @@ def test_a_file_of_the_users_in_the_runs_folder_stays(name: str, recipe: Path) -
 
 
 def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None:
-    keep(tmp_path, load(recipe), {}, here=False)
+    write_beginning(tmp_path, load(recipe), {}, here=False)
     with pytest.raises(MexmaError, match=r"another recipe: encoder\.from \(None, now mini\), encoder\.new"):
         check_run(tmp_path, load(recipe, ["encoder={from: mini}"]), resume=True, processes=1)
 
