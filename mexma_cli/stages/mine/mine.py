@@ -120,6 +120,10 @@ class Mined:
     """Pairs, best first, as row numbers (from 0) and as text, and what was left out."""
 
     candidates: Candidates
+    every: Candidates
+    """All candidates, also those that were dropped, best first."""
+    above: int
+    """How many of these have a greater score than the threshold."""
     source: RowCounts
     target: RowCounts
     dropped: dict[str, int]
@@ -225,10 +229,13 @@ def mine(
     sides = others(near.neighbours, job.settings.k) if stores[0] is stores[1] else sides_of(near.neighbours)
     matched = matched_of(stores, sides, near, documents, job.settings, clock)
     pairs, texts, dropped, estimated = selected(stores, sides, matched, job, clock)
+    threshold = least_of(job.settings) if estimated is None else estimated.best.threshold
     for store in stores:
         store.check_unchanged()
     found = Mined(
         pairs,
+        matched.pairs,
+        len(matched.pairs) if threshold is None else matched.pairs.count_above(threshold),
         *matched.counts,
         dropped=dropped,
         seconds=clock.seconds,

@@ -220,28 +220,34 @@ class _Page:
         if not found.get("histogram", {}).get("counts"):
             return None
         bins = _without_gaps(**found["histogram"])
+        least = found["histogram"].get("least")
         before = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
         return {
             "title": " to ".join(map(languages.name, pair)),
-            "chart": f"pairs by score{before}",
+            "counted": "pairs" if least is None else "candidates",
+            "before": before,
+            "taken": len(bins) if least is None else sum(low >= least for low, *_ in bins),
             "lines": [" to ".join(dict.fromkeys((f"{low:.3f}", f"{high:.3f}"))) for low, high, *_ in bins],
             "counts": [count for _, _, count, _ in bins],
             "wrong": [wrong for *_, wrong in bins] if "wrong" in found["histogram"] else [],
-            "samples": [
-                ["score", *pair],
-                *([f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]),
-            ],
+            "samples": _table(pair, found["samples"]),
+            "beneath": _table(pair, found["beneath"]) if found.get("beneath") else [],
         }
 
 
+def _table(pair: tuple[str, str], samples: Iterable[dict[str, Any]]) -> list[list[str]]:
+    rows = [[f"{one['score']:.4f}", one["source"], one["target"]] for one in samples]
+    return [["score", *pair], *rows]
+
+
 def _without_gaps(
-    edges: Sequence[float], counts: Sequence[int], wrong: Sequence[float] = ()
+    edges: Sequence[float], counts: Sequence[int], wrong: Sequence[float] = (), least: float | None = None
 ) -> list[tuple[float, float, int, float]]:
     """The bins of a histogram, the highest first: both ends, and the numbers; bins without a score, one after
-    the other, are one."""
+    the other, are one, on each side of the `least` score that is taken."""
     found = list[tuple[float, float, int, float]]()
     for (low, high), count, some in zip(pairwise(edges), counts, wrong or [0.0] * len(counts), strict=True):
-        if found and not count and not found[-1][2]:
+        if found and not count and not found[-1][2] and low != least:
             low = found.pop()[0]
         found.append((low, high, count, some))
     return found[::-1]

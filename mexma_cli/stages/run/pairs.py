@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
@@ -28,6 +28,7 @@ from mexma_cli.stages.mine.documents import DocumentFiles, in_no_pair
 from mexma_cli.stages.mine.files import MiningJob, mined
 from mexma_cli.stages.mine.mine import UNDERESTIMATED, translations_of
 from mexma_cli.stages.mine.probable import LIBRARIES_BYTES, why_margin
+from mexma_cli.stages.mine.texts import PairTexts
 from mexma_cli.stages.mine.thresholds import stored_threshold
 from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.search import DIRECTIONS, SIDES, LanguagePair
@@ -156,6 +157,8 @@ class Mine(Unit):
         with mined(job, EncoderChoice()) as run:
             pairs = run.found
             changed = self.written.write(task.output, lambda kind: pairs)
+            beneath = pairs.every.take(slice(pairs.above, pairs.above + _WORST))
+            texts = PairTexts.join(beneath, run.stores).of(slice(0, len(beneath)))
         lost = run.documents.lost if run.documents else ""
         notes = [f"documents {lost}"] if lost else []
         threshold = doubt = None
@@ -180,8 +183,9 @@ class Mine(Unit):
             "search": pairs.how,
             "source": asdict(pairs.source),
             "target": asdict(pairs.target),
-            "histogram": histogram(pairs.candidates.scores, probable=probable),
+            "histogram": histogram(pairs.every.scores, pairs.above, probable),
             "samples": samples(len(pairs), pairs.taken),
+            "beneath": list(map(_sample, beneath.scores.tolist(), *(side.sentences for side in texts))),
             "doubt": doubt,
             "unbalanced": pairs.unbalanced,
             "translations": translations_of(pairs, pairs.unbalanced, doubt) if probable else None,
@@ -252,7 +256,7 @@ class Align(UsesEncoder):
             "documents": counts.pairs,
             "pairs": counts.written,
             "dropped": dict(counts.dropped),
-            "histogram": histogram(scores),
+            "histogram": histogram(scores, len(scores)),
             "samples": some,
             "changed_sentences": changed,
             "notes": [f"{self.room}: {note}" for note in notes],
@@ -330,15 +334,21 @@ _WORST = 6
 _AT_ONCE = 1 << 20
 
 
-def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[float]]:
+def histogram(scores: np.ndarray, above: int, probable: bool = False) -> dict[str, Any]:
     """Count scores, sorted best first, between neighbouring `edges` (`counts`): of few scores, or scores that
-    are almost one, there are few. Of probabilities, `wrong` is the number of each count's pairs that are
-    expected to be no translations."""
+    are almost one, there are few. Where not all are `above` the threshold, the least that is (`least`) is one
+    of the edges. Of probabilities, `wrong` is the number of each count's pairs that are expected to be no
+    translations."""
     if not len(scores):
         return {"edges": [], "counts": []}
     ends = float(scores[-1]), float(scores[0])
     bins = max(1, min(_BINS, math.isqrt(len(scores)), int((ends[1] - ends[0]) / _NARROWEST)))
     edges = np.linspace(*ends, bins + 1)
+    least = float(scores[above - 1]) if 0 < above < len(scores) else None
+    if least is not None:
+        others = edges[1:-1][abs(edges[1:-1] - least) > (edges[1] - edges[0]) / 2]
+        edges = np.unique([ends[0], *others, least, ends[1]])
+        bins = len(edges) - 1
     counts, wrong = np.zeros(bins, np.int64), np.zeros(bins)
     for start in range(0, len(scores), _AT_ONCE):
         part = scores[start : start + _AT_ONCE].astype(np.float64)
@@ -346,8 +356,10 @@ def histogram(scores: np.ndarray, probable: bool = False) -> dict[str, Sequence[
         counts += np.bincount(places, minlength=bins)
         if probable:
             wrong += np.bincount(places, 1 - part, bins)
-    expected = {"wrong": [round(one, 2) for one in wrong.tolist()]} if probable else {}
-    return {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist(), **expected}
+    found: dict[str, Any] = {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
+    if probable:
+        found["wrong"] = [round(one, 2) for one in wrong.tolist()]
+    return found | ({"least": round(least, 4)} if least is not None else {})
 
 
 def samples(
@@ -358,7 +370,9 @@ def samples(
     best first."""
     spread = np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64)
     places = np.union1d(spread, np.arange(max(0, pairs - _WORST), pairs))
-    return [
-        {"score": round(pair.score, 4), "source": pair.source, "target": pair.target}
-        for pair in (taken(places) if pairs else ())
-    ]
+    found = taken(places) if pairs else ()
+    return [_sample(pair.score, pair.source, pair.target) for pair in found]
+
+
+def _sample(score: float, source: str, target: str) -> dict[str, Any]:
+    return {"score": round(score, 4), "source": source, "target": target}

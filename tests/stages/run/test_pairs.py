@@ -22,12 +22,22 @@ from mexma_cli.stages.run.pairs import PairFiles, histogram
 def test_bins_are_as_many_as_scores_need_and_empty_ones_are_one(
     scores: list[float], bins: list[tuple[float, float, int]]
 ) -> None:
-    found = histogram(np.array(scores, np.float32), probable=True)
+    found = histogram(np.array(scores, np.float32), len(scores), probable=True)
     rows = _without_gaps(**found)  # type: ignore[arg-type]
     assert [row[:3] for row in rows] == [
         (pytest.approx(low), pytest.approx(high), n) for low, high, n in bins
     ]
     assert sum(row[3] for row in rows) == pytest.approx(sum(1 - one for one in scores), abs=0.02)
+
+
+def test_the_least_score_above_the_threshold_begins_a_bin() -> None:
+    scores = np.array([0.9] * 40 + [0.62, 0.61] + [0.1] * 22, np.float32)
+    found = histogram(scores, above=41)
+    rows = _without_gaps(**found)
+    assert found["least"] == pytest.approx(0.62) and [low for low, *_ in rows].count(found["least"]) == 1
+    assert sum(count for low, _, count, _ in rows if low >= found["least"]) == 41
+    assert sum(count for *_, count, _ in rows) == 64
+    assert "least" not in histogram(scores, above=64)
 
 
 def test_every_format_is_written_and_what_is_changed_for_it_is_counted(tmp_path: Path) -> None:
