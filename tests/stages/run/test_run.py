@@ -777,7 +777,7 @@ def test_a_language_that_the_encoder_does_not_know_is_named(
     assert len(said) == 1 and "mini reads Zulu (zul_Latn) with an xsim error of 51.4%" in said[0]
     page = (tmp_path / "run/report.html").read_text()
     assert page.count("mini reads Zulu (zul_Latn) with an xsim error of 51.4%") == 1
-    assert "<td>Zulu, unknown to the encoder</td>" in page and "<td>French</td>" in page
+    assert ">Zulu, unknown to the encoder</td>" in page and ">French</td>" in page
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     dry = ok(run("run", tmp_path / "recipe.yaml", "--dry-run"))
     assert (
@@ -937,7 +937,7 @@ def test_pairs_are_filtered_by_rules_into_any_format(
     lines = [line.split("\t", 2)[2] for line in rejects]
     assert all(max(map(len, line.split("\t")[1:3])) > 45 and line.count("\t") == 9 for line in lines)
     page = (root / "run/report.html").read_text()
-    assert "dropped: rule long" in page and f"<td class=n>{len(rejects)}</td>" in page
+    assert "dropped: rule long" in page and f">{len(rejects)}</td>" in page
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     recipe = corpus(root, tiny_encoder, filter=how, output={"format": ["tsv", "jsonl"]})
     with caplog.at_level(logging.INFO):
