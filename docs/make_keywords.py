@@ -4,6 +4,7 @@ tests/test_docs.py compares."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -12,6 +13,7 @@ from pydantic import BeforeValidator
 
 from mexma_cli.settings.section import Section, alternatives_of
 from mexma_cli.settings.stages import (
+    TUNED,
     AlignSettings,
     EmbedSettings,
     JudgingSettings,
@@ -66,14 +68,23 @@ def name_of(model: type[Section]) -> str:
 def render() -> str:
     parts = [HEADER]
     for model, functions in FUNCTIONS.items():
-        types = get_type_hints(model, include_extras=True)
         above = next((one for one in model.__mro__[1:] if one in FUNCTIONS), None)
-        parts.append(f"\nclass {name_of(model)}({name_of(above) if above else 'TypedDict'}, total=False):")
-        parts.append(f'    """Keywords of {functions}."""\n')
-        known = above.model_fields if above else {}
-        parts += [f"    {name}: {written(types[name])}" for name in model.model_fields if name not in known]
-        parts.append("")
+        parts += keywords(name_of(model), above, model, model.model_fields, functions)
+    parts += keywords("TuneKeywords", JudgingSettings, MineSettings, TUNED, "`tune`")
     return "\n".join(parts)
+
+
+def keywords(
+    name: str, above: type[Section] | None, model: type[Section], names: Iterable[str], functions: str
+) -> list[str]:
+    """The lines of a class: those of some fields of a model that are not known from another one."""
+    types, known = get_type_hints(model, include_extras=True), above.model_fields if above else {}
+    return [
+        f"\nclass {name}({name_of(above) if above else 'TypedDict'}, total=False):",
+        f'    """Keywords of {functions}."""\n',
+        *(f"    {field}: {written(types[field])}" for field in names if field not in known),
+        "",
+    ]
 
 
 if __name__ == "__main__":

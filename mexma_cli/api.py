@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 if TYPE_CHECKING:
     from mexma_cli.arguments import (
@@ -27,16 +27,19 @@ if TYPE_CHECKING:
         ScoreKeywords,
         SplitKeywords,
         Text,
+        TuneKeywords,
         Vectors,
     )
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.formats.bitext import FoundPair
     from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.reporting.result import Result
-    from mexma_cli.settings.stages import EncoderChoice
+    from mexma_cli.settings.stages import EncoderChoice, MineSettings
+    from mexma_cli.settings.training import Phase
     from mexma_cli.stages.align.align import Aligned
     from mexma_cli.stages.filter import Filtered
-    from mexma_cli.stages.mine.mine import Mined
+    from mexma_cli.stages.mine.mine import Estimated, Mined, MiningJob
+    from mexma_cli.stages.run.scheduler import Progress as UnitsDone
     from mexma_cli.stages.score import Scored
     from mexma_cli.stages.split.split import SplitReport
     from mexma_cli.stages.tune.tune import Tuned
@@ -205,7 +208,7 @@ def embed(
 
 
 @_checked
-def knn(source: Vectors, target: Vectors, k: Count = 4) -> Neighbours:
+def knn(source: Vectors, target: Vectors, k: Count = 4, *, on_progress: Progress | None = None) -> Neighbours:
     """Find the k nearest rows of the other side by cosine, for every row of both sides, exactly.
 
     Rows of equal sentences all have neighbours; `mine` counts them as one.
@@ -214,6 +217,7 @@ def knn(source: Vectors, target: Vectors, k: Count = 4) -> Neighbours:
         source: Vectors, float [N, dim], of any length, or a store, which is read in blocks.
         target: Vectors, float [M, dim], or a store.
         k: Neighbours of a row, at most the rows of the other side.
+        on_progress: Called with tiles of the search done and tiles in all.
 
     Returns:
         Cosines float32 [N, k] and row numbers int64 [N, k] of the neighbours, best first (`forward_scores`,
@@ -236,7 +240,7 @@ def knn(source: Vectors, target: Vectors, k: Count = 4) -> Neighbours:
 
     if isinstance(source, EmbeddingStore) and isinstance(target, EmbeddingStore):
         check_comparable(source, target)
-    return exact.knn(source, target, k)
+    return exact.knn(source, target, k, on_progress=on_progress)
 
 
 @_checked
@@ -264,7 +268,7 @@ def mine(
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
         languages: Codes of source and target, which TMX and some encoders (SONAR) need.
         with_ids: Look up ranks and neighbourhood means of the pairs.
-        on_progress: Called with tiles of the search done and tiles in all.
+        on_progress: Called with lines embedded and lines in all, then with tiles of the search.
         settings: Options of `mexma mine`.
 
     Returns:
@@ -288,19 +292,13 @@ def mine(
     >>> best.count, round(best.precision, 2)
     (652, 0.95)
     """
-    from mexma_cli.settings.stages import MineSettings
-    from mexma_cli.stages.embed.inputs import language_of
-    from mexma_cli.stages.mine.documents import DocumentFiles
-    from mexma_cli.stages.mine.files import MiningJob, mined
+    from dataclasses import replace
 
-    if document_pairs is not None and within is None:
-        raise TypeError("document_pairs goes with within")
-    listed = None if document_pairs is None else Path(document_pairs)
-    paths = _path(source), _path(source if target is None else target)
-    spoken = language_of(paths[0], languages[0]), language_of(paths[1], languages[1])
-    documents = None if within is None else DocumentFiles(*_two(within), listed)
-    job = MiningJob(paths, spoken, MineSettings.of(settings), with_ids=with_ids, documents=documents)
-    with mined(job, _choice(encoder), on_progress=on_progress) as run:
+    from mexma_cli.settings.stages import MineSettings
+    from mexma_cli.stages.mine.files import mined
+
+    job = _job(source, target, languages, MineSettings.of(settings), within, document_pairs)
+    with mined(replace(job, with_ids=with_ids), _choice(encoder), on_progress, on_progress) as run:
         return run.found
 
 
@@ -329,7 +327,7 @@ def align(
         find_documents: Pair documents by their content instead; pairs with a mean score below 0.25 are
             dropped, unless `min_aligned` is given.
         languages: Codes of source and target, which TMX and some encoders (SONAR) need.
-        on_progress: Called with sentences done and sentences in all, by each step of the work.
+        on_progress: Called with pairs of documents done and in all; before, to find these, with documents.
         settings: Options of `mexma align`.
 
     Returns:
@@ -378,6 +376,7 @@ def score(
     explain: bool = False,
     languages: tuple[str, str] = ("und", "und"),
     output: Name | None = None,
+    on_progress: Progress | None = None,
     **settings: Unpack[JudgingKeywords],
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
@@ -392,6 +391,7 @@ def score(
         explain: With `output`: write the probability, too, and why a pair may be no translation.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
         output: A file for the lines with their scores, which `filter` reads: .tsv, .csv or .jsonl.
+        on_progress: As for `mine`.
         settings: Options of `mexma score`.
 
     Returns:
@@ -431,9 +431,16 @@ def score(
         spoken = languages
         if len(bitext) == 2:
             spoken = language_of(bitext[0], spoken[0]), language_of(bitext[1], spoken[1])
-        stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
+        stores = open_bitext(stack, bitext, around, _choice(encoder), on_progress, languages=spoken)
         others = (stores[2], stores[3]) if background else None
-        scored = score_stores(stores[0], stores[1], wanted, background=others, probability=probability)
+        scored = score_stores(
+            stores[0],
+            stores[1],
+            wanted,
+            background=others,
+            probability=probability,
+            on_progress=on_progress,
+        )
         if outputs:
             write_chunks(outputs, scored_lines(stores[0], stores[1], scored, kind=kind, explain=explain))
         return scored
@@ -448,6 +455,7 @@ def search(
     top: Count | None = None,
     docs: Name | None = None,
     encoder: Encoder | None = None,
+    on_progress: Progress | None = None,
     **settings: Unpack[ScoreKeywords],
 ) -> list[FoundPair]:
     """Find the sentences of a store that are nearest to a query, as `mexma search` does.
@@ -459,6 +467,7 @@ def search(
         top: Sentences for each query. Default: 5; with `queries` 1.
         docs: File with the document id of every line of the target.
         encoder: As for `mine`. A loaded one makes many calls quick.
+        on_progress: With `queries`, as for `mine`.
         settings: With `queries`: options of `mexma search`.
 
     Returns:
@@ -490,50 +499,105 @@ def search(
     assert queries is not None
     wanted = ScoreSettings.of(settings)
     with ExitStack() as stack:
-        asking, asked = open_inputs(stack, [_path(queries), _path(target)], _choice(encoder))
-        hits = stage.find_hits(asking, asked, wanted, top=top or 1)
+        asking, asked = open_inputs(
+            stack, [_path(queries), _path(target)], _choice(encoder), on_progress=on_progress
+        )
+        hits = stage.find_hits(asking, asked, wanted, top=top or 1, on_progress=on_progress)
         return list(stage.found_pairs(asking, asked, hits, stage.places(asked, ids)))
 
 
+@overload
+def tune(
+    source: Name, *, gold: Name, ids: tuple[Name, Name] | None = None, precision: float | None = None
+) -> Tuned: ...
+@overload
+def tune(
+    source: Text,
+    target: Text,
+    *,
+    precision: float | None = None,
+    labels: Name | None = None,
+    encoder: Encoder | None = None,
+    within: tuple[Name, Name] | None = None,
+    document_pairs: Name | None = None,
+    languages: tuple[str, str] = ("und", "und"),
+    on_progress: Progress | None = None,
+    **settings: Unpack[TuneKeywords],
+) -> Estimated: ...
 @_checked
 def tune(
-    candidates: Name,
-    gold: Name,
+    source: Text,
+    target: Text | None = None,
     *,
+    gold: Name | None = None,
     ids: tuple[Name, Name] | None = None,
     precision: float | None = None,
-) -> Tuned:
-    """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
-
-    Without gold pairs, `mine(..., threshold="auto").estimated.best` is the threshold.
+    labels: Name | None = None,
+    encoder: Encoder | None = None,
+    within: tuple[Name, Name] | None = None,
+    document_pairs: Name | None = None,
+    languages: tuple[str, str] = ("und", "und"),
+    on_progress: Progress | None = None,
+    **settings: Unpack[TuneKeywords],
+) -> Tuned | Estimated:
+    """Find the score threshold with the best F1, as `mexma tune` does: by gold pairs, or without any by the
+    probabilities of the pairs of two texts.
 
     Args:
-        candidates: TSV or JSONL of `mexma mine`.
+        source: With `gold` the candidates: TSV or JSONL of `mexma mine`. Else a text or store.
+        target: A text or store, without `gold`.
         gold: File of the true pairs, `source TAB target`: sentences, or ids with `ids`.
         ids: Two files of `id TAB sentence`, for source and target.
         precision: Instead of the best F1: the lowest threshold with this precision (0 to 1).
+        labels: Without `gold`: labels of `mexma review` or `mexma tune --label`, which correct the estimate.
+        encoder: As for `mine`, and so are the next three.
+        on_progress: Without `gold`, as for `mine`.
+        settings: Without `gold`, as the options of those names.
 
     Returns:
-        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; `all`, the
-        same without a threshold; and `held_out`, the result of a threshold from one half of the gold pairs
-        on the other half.
+        `best`, with `threshold`, `precision` and `count`. With `gold` it has `recall` and `f1`, too, and
+        beside it are its `intervals`; `all`, the same without a threshold; and `held_out`, the result of a
+        threshold from one half of the gold pairs on the other half. Without `gold` recall is not known, and
+        `best` has its `precision_interval`; beside it are `translations`, how many of all pairs are
+        (`expected`, `low`, `high`), and a `table` of other thresholds.
 
     Raises:
         MexmaError: A file that is missing, empty or of another format, no gold pair among the candidates, or
             no threshold with this precision.
+        TypeError: An unknown setting, or what does not go with `gold`, or without it.
 
     >>> from pathlib import Path
     >>> from mexma_cli import tune
     >>> _ = Path("pairs.tsv").write_text("1.4\\tHola.\\tHello.\\n1.2\\tSí.\\tYes.\\n0.9\\tNo.\\tA cat.\\n")
     >>> _ = Path("gold.tsv").write_text("Hola.\\tHello.\\nSí.\\tYes.\\nNo.\\tNo.\\n")
-    >>> best = tune("pairs.tsv", "gold.tsv").best
+    >>> best = tune("pairs.tsv", gold="gold.tsv").best
     >>> best.precision, round(best.recall, 2)
     (1.0, 0.67)
+    >>> best = tune("spa.emb", "examples/spa-eng/eng.txt", precision=0.95).best
+    >>> best.count, round(best.precision, 2)
+    (652, 0.95)
     """
-    from mexma_cli.stages.tune.tune import tune as tune_files
+    mining = settings or labels or encoder or within or document_pairs or languages != ("und", "und")
+    if (gold is None) == (target is None) or (mining if target is None else ids):
+        raise TypeError(
+            "one of target and gold is wanted; ids go with gold, and encoders, documents, languages, labels "
+            "and settings with a target"
+        )
+    if gold is not None:
+        from mexma_cli.settings.section import naming_keywords
+        from mexma_cli.stages.tune.tune import tune as tune_files
 
-    source_ids, target_ids = ids or (None, None)
-    return tune_files(candidates, gold, source_ids, target_ids, precision)
+        with naming_keywords({"ids": tuple, "gold": Path}):  # its --source is the ids
+            return tune_files(_path(source), gold, *(ids or (None, None)), precision)
+    from mexma_cli.settings.stages import TUNED, MineSettings
+    from mexma_cli.stages.tune.estimate import estimated
+
+    how = MineSettings.of(settings, TUNED)
+    job = _job(source, target, languages, how, within, document_pairs)
+    corrected = None if labels is None else Path(labels)
+    steps = {"on_embedding": on_progress, "on_progress": on_progress}
+    with estimated(job, _choice(encoder), precision, corrected, **steps) as (found, _):
+        return found
 
 
 @_checked
@@ -546,7 +610,7 @@ def filter(
     format: str | None = None,
     rejects: Name | None = None,
     workers: Count = 1,
-    on_progress: Callable[[int], object] | None = None,
+    on_progress: Progress | None = None,
     **settings: Unpack[RuleKeywords],
 ) -> Filtered:
     """Drop the pairs of a bitext that break a rule, and count them by rule, as `mexma filter` does.
@@ -559,7 +623,7 @@ def filter(
         format: Of the output, as `mexma filter --format`. Default: by its name.
         rejects: File for what is dropped: reason, number of the pair, the pair.
         workers: Processes. More than one needs a script with `if __name__ == "__main__"`.
-        on_progress: Called with the pairs read.
+        on_progress: Called with the pairs read, and 0: how many there are nobody knows before.
         settings: Options of `mexma filter`.
 
     Returns:
@@ -597,7 +661,7 @@ def filter(
     )
     files = [*outputs_of(made, named_format(made, format).name, as_codes(languages)), job.rejects]
     refuse_overwriting([path for path in files if path], [*job.inputs, *job.exclude])
-    return filter_files(job, on_progress=on_progress or (lambda done: None))[0]
+    return filter_files(job, on_progress=lambda done: on_progress and on_progress(done, 0))[0]
 
 
 @_checked
@@ -608,6 +672,7 @@ def run(
     jobs: Count = 1,
     only: str | None = None,
     pairs: str | Sequence[str | tuple[str, str]] = (),
+    on_progress: Progress | None = None,
 ) -> list[Path]:
     """Mine parallel text for many language pairs from one recipe, on this machine, as `mexma run` does.
 
@@ -619,6 +684,7 @@ def run(
         jobs: Processes. The script that calls needs `if __name__ == "__main__"`.
         only: A stage: it and those before it.
         pairs: Language pairs to do: `"fra-eng"`, or two codes. Default: all.
+        on_progress: Called with units done and the units that are known by then.
 
     Returns:
         The folders of the sentence pairs.
@@ -639,7 +705,13 @@ def run(
 
     found = load_corpus(recipe, overrides)
     chosen = Selection(only, None, tuple(map(resolve_pair, [pairs] if isinstance(pairs, str) else pairs)))
-    done = run_corpus(found, partial(LocalExecutor.from_recipe, found, jobs=jobs), chosen=chosen)
+
+    def on_change(now: UnitsDone) -> None:
+        if on_progress is not None:
+            on_progress(len(now.done) + len(now.found_done), len(now.units))
+
+    make = partial(LocalExecutor.from_recipe, found, jobs=jobs)
+    done = run_corpus(found, make, chosen=chosen, on_change=on_change)
     return outputs(found, done.units.values())
 
 
@@ -651,6 +723,7 @@ def evaluate(
     languages: str | Sequence[str] | None = None,
     target: str = "eng_Latn",
     split: str = "devtest",
+    on_progress: Progress | None = None,
     **settings: Unpack[ScoreKeywords],
 ) -> Result:
     """Measure xsim, the share of sentences whose translation is not found, as `mexma eval xsim` does.
@@ -664,6 +737,7 @@ def evaluate(
             all.
         target: Language that is searched for the translations.
         split: Of FLORES-200: devtest or dev.
+        on_progress: Called with sentences embedded and sentences in all.
         settings: Options of `mexma eval xsim`.
 
     Returns:
@@ -694,7 +768,15 @@ def evaluate(
     data = read_texts(Path(folder), split, codes, target)
     choice = _choice(encoder)
     loaded = load_encoder(choice.to_measure()) if isinstance(choice, EncoderChoice) else choice
-    return measure(data, Embedder(loaded), wanted)
+    done = 0
+
+    def on_batch(sentences: int, tokens: int) -> None:
+        nonlocal done
+        done += sentences
+        if on_progress is not None:
+            on_progress(done, data.sentences)
+
+    return measure(data, Embedder(loaded, on_progress=on_batch), wanted)
 
 
 @_checked
@@ -704,6 +786,7 @@ def train(
     *,
     resume: bool = False,
     plugin: Name | None = None,
+    on_progress: Progress | None = None,
 ) -> Path:
     """Train an encoder, or a decomposer of its vectors, from a recipe in this process, as `mexma train` does.
 
@@ -714,6 +797,7 @@ def train(
         overrides: Keys of the recipe to change, such as `trainer.steps=100`.
         resume: Continue a run that was stopped or killed, with the `overrides` that it was started with, too.
         plugin: A Python file that registers an objective of your own.
+        on_progress: Called with corpora prepared and in all, then with steps; for a decomposer with epochs.
 
     Returns:
         The folder of the encoder, for `SentenceEncoder.load`; for a decomposer the run's folder, for `mexma
@@ -738,15 +822,48 @@ def train(
     if plugin is not None:
         load_plugin(plugin)
     settings = load_for(recipe, overrides, resume)
+    tell = on_progress or (lambda done, total: None)
     if isinstance(settings, DecomposeRecipe):
-        run = decompose(settings, resume)
+        epochs = settings.trainer.epochs
+        run = decompose(settings, resume, on_epoch=lambda record: tell(record["epoch"], epochs))
         assert run is not None, "nobody stops it"
         return run
     dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
-    prepare_text(settings, resume)
-    finished = train_phases(settings, resume, dev_score)
+    prepare_text(settings, resume, on_progress=lambda done, corpora, _: tell(done, corpora))
+    steps = [phase.trainer.steps for phase in settings.phases]
+    before = 0  # in the phases that are done
+
+    def on_phase(phase: Phase, step: int, encoder: SentenceEncoder) -> None:
+        nonlocal before
+        before = sum(steps[: settings.phases.index(phase)])
+
+    finished = train_phases(
+        settings, resume, dev_score, on_phase, lambda record: tell(before + record["step"], sum(steps))
+    )
     assert finished is not None, "nobody stops it"
     return finished
+
+
+def _job(
+    source: Text,
+    target: Text | None,
+    languages: tuple[str, str],
+    settings: MineSettings,
+    within: tuple[Name, Name] | None,
+    document_pairs: Name | None,
+) -> MiningJob:
+    """A job of mining; without a target within the source."""
+    from mexma_cli.stages.embed.inputs import language_of
+    from mexma_cli.stages.mine.documents import DocumentFiles
+    from mexma_cli.stages.mine.mine import MiningJob
+
+    if document_pairs is not None and within is None:
+        raise TypeError("document_pairs goes with within")
+    paths = _path(source), _path(source if target is None else target)
+    spoken = language_of(paths[0], languages[0]), language_of(paths[1], languages[1])
+    listed = None if document_pairs is None else Path(document_pairs)
+    documents = None if within is None else DocumentFiles(*_two(within), listed)
+    return MiningJob(paths, spoken, settings, documents=documents)
 
 
 def _two(names: tuple[Name, Name]) -> tuple[Path, Path]:

@@ -23,6 +23,7 @@ from mexma_cli.settings.keywords import (
     RuleKeywords,
     ScoreKeywords,
     SplitKeywords,
+    TuneKeywords,
 )
 from mexma_cli.settings.section import alternatives_of, choices_of, shown_value
 from mexma_cli.settings.stages import IdentifierName
@@ -42,6 +43,7 @@ __all__ = [
     "ScoreKeywords",
     "SplitKeywords",
     "Text",
+    "TuneKeywords",
     "Vectors",
 ]
 
@@ -52,8 +54,8 @@ Encoder = Name | SentenceEncoder
 """A name, a folder, or a loaded encoder."""
 Vectors = np.ndarray | EmbeddingStore
 Count = Annotated[int, "1 or more"]
-Progress = Callable[[int, int], None]
-"""Called with what is done, and how much there is in all."""
+Progress = Callable[[int, int], object]
+"""Called with what is done, and how much there is in all, 0 where nobody knows; by each step of the work."""
 
 
 def fitted(

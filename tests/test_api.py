@@ -9,7 +9,8 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,8 @@ def test_results_are_shown_on_a_short_line(aligned: Path, tmp_path: Path) -> Non
         (mexma_cli.knn(vectors, vectors[:2], k=4), "Neighbours(2 for each of 300 rows, 4 for each of 2)"),
         (mexma_cli.align(*texts), "Aligned(20 alignments of 1 pair of documents)"),
         (mexma_cli.score(*texts, probability=True), "Scored(20 lines, 0 with an empty side)"),
-        (mexma_cli.tune(tmp_path / "pairs.tsv", gold), "Tuned(threshold="),
+        (mexma_cli.tune(tmp_path / "pairs.tsv", gold=gold), "Tuned(threshold="),
+        (mexma_cli.tune(*texts, k=3), "Estimated(threshold="),
         (mexma_cli.filter(texts, tmp_path / "kept.tsv"), "Filtered(20 of 20 pairs kept)"),
         (mexma_cli.evaluate(aligned), "Result(xsim of mini: xsim 0, 1 row)"),
         (mexma_cli.SentenceEncoder.load(), "SentenceEncoder('mini', 320 numbers, cpu, float32)"),
@@ -269,8 +271,8 @@ def test_a_single_name_in_place_of_several(aligned: Path) -> None:
     source, target = aligned / "spa.txt", aligned / "eng.txt"
     with pytest.raises(mexma_cli.MexmaError, match=r"nope\.tsv"):
         mexma_cli.filter((source, target), aligned / "kept.tsv", exclude="nope.tsv")
-    with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is more than 1; did you mean 0\.95"):
-        mexma_cli.tune(source, target, precision=95)
+    with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is no share .*; did you mean 0\.95"):
+        mexma_cli.tune(source, gold=target, precision=95)
 
 
 def test_an_encoding_is_stated_for_one_call(tmp_path: Path) -> None:
@@ -298,11 +300,110 @@ def test_languages_are_given_one_by_one(tmp_path: Path) -> None:
 
 def test_tune_says_what_does_without_gold(folder: Path) -> None:
     with pytest.raises(mexma_cli.MexmaError) as caught:
-        mexma_cli.tune(folder / "spa.emb", folder / "spa.emb")
+        mexma_cli.tune(folder / "spa.emb", gold=folder / "spa.emb")
     assert "is an embedding store" in caught.value.message
     assert str(caught.value) == f"{caught.value.message}\nhint: {caught.value.hint}"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    assert "threshold='auto').estimated.best" in (caught.value.hint or "")
+    assert "in Python `tune(source, target)`" in (caught.value.hint or "")
+
+
+def test_tune_without_gold_finds_what_the_command_does(tmp_path: Path) -> None:
+    """Also with labels, which correct it, and within documents."""
+    sides = zip(*(pair.split("\t") for pair in demo_pairs(200)), strict=True)
+    texts = [write(tmp_path / name, *lines) for name, lines in zip(("spa", "eng"), sides, strict=True)]
+    source, target = (mexma_cli.embed(text, f"{text}.emb") for text in texts)
+    docs = (write(tmp_path / "docs", *(str(row % 9) for row in range(200))),) * 2
+    labels = tmp_path / "labels.tsv"
+    run("tune", source.path, target.path, "--label", "9", "--labels", labels, stdin="y\ny\nn\n" * 3)
+    cases: list[tuple[dict[str, Any], list[str | Path]]] = [
+        ({"precision": 0.9}, ["--precision", "0.9"]),
+        ({"labels": labels, "k": 4}, ["--labels", labels]),
+        ({"within": docs, "margin": "ratio", "max_score": 1.2}, ["--within", *docs, "--margin", "ratio"]),
+    ]
+    cases[2][1].extend(["--max-score", "1.2"])
+    for keywords, options in cases:
+        found = mexma_cli.tune(source, target, **keywords)
+        told = json.loads(ok(run("tune", source.path, target.path, *options, "--json")).stdout)
+        best, among = found.best, found.translations
+        assert (told["threshold"], told["precision"]) == (best.threshold, best.precision)
+        assert (told["pairs"], told["candidates"]) == (best.count, len(found.pairs))
+        assert told["translations"] == among.expected
+        assert told["translations_interval"] == [among.low, among.high]
+        assert [row["threshold"] for row in told["table"]] == [cut.threshold for cut in found.table]
+    assert "are translations" in str(among)
+
+
+def test_tune_takes_what_goes_together(aligned: Path, tmp_path: Path) -> None:
+    texts, gold = (aligned / "spa.txt", aligned / "eng.txt"), tmp_path / "gold.tsv"
+    wrong: list[tuple[list[Path], dict[str, Any]]] = [
+        ([texts[0]], {}),
+        ([*texts], {"gold": gold}),
+        ([texts[0]], {"gold": gold, "encoder": "mini"}),
+        ([texts[0]], {"gold": gold, "k": 4}),
+        ([*texts], {"ids": texts}),
+    ]
+    for given, named in wrong:
+        with pytest.raises(TypeError, match="one of target and gold is wanted"):
+            mexma_cli.tune(*given, **named)
+    with pytest.raises(TypeError, match=r"unknown setting 'top'; there are: margin, k, .*, drop_copies"):
+        mexma_cli.tune(*texts, top=3)  # type: ignore[call-overload]
+    with pytest.raises(mexma_cli.MexmaError, match=r"nosuch\.tsv: no such file\nhint: a page of"):
+        mexma_cli.tune(*texts, labels=tmp_path / "nosuch.tsv")
+    with pytest.raises(mexma_cli.MexmaError, match=r"precision 95 is no share .*; did you mean 0\.95"):
+        mexma_cli.tune(*texts, precision=95)
+    gold.write_text("1\t2\n")
+    write(tmp_path / "pairs.tsv", "1.4\tHola.\tHello.")
+    with pytest.raises(mexma_cli.MexmaError, match="numbers of lines go with `ids`: "):
+        mexma_cli.tune(tmp_path / "pairs.tsv", gold=gold)
+
+
+def test_progress_is_told_in_one_form(aligned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done and how much there is, by each step; each step comes to its end."""
+    texts = aligned / "spa.txt", aligned / "eng.txt"
+    monkeypatch.chdir(tmp_path)
+    vectors = np.eye(9)
+    calls: dict[str, Callable[[Any], object]] = {
+        "embed": lambda tell: mexma_cli.embed(texts[0], "spa.emb", on_progress=tell),
+        "knn": lambda tell: mexma_cli.knn(vectors, vectors, on_progress=tell),
+        "mine": lambda tell: mexma_cli.mine(*texts, on_progress=tell),
+        "align": lambda tell: mexma_cli.align(*texts, on_progress=tell),
+        "score": lambda tell: mexma_cli.score(*texts, on_progress=tell),
+        "search": lambda tell: mexma_cli.search(texts[0], queries=texts[1], on_progress=tell),
+        "tune": lambda tell: mexma_cli.tune(*texts, on_progress=tell),
+        "evaluate": lambda tell: mexma_cli.evaluate(aligned, on_progress=tell),
+    }
+    texts_then_tiles, ends = (
+        {40, 1},
+        {"embed": {20}, "evaluate": {40}, "knn": {1}, "align": {1}},
+    )
+    for name, call in calls.items():
+        told = list[tuple[int, int]]()
+        call(partial(_note, told))
+        assert told[-1][0] == told[-1][1] > 0, name
+        assert {total for done, total in told if done == total} >= ends.get(name, texts_then_tiles), name
+    told = []
+    mexma_cli.filter(texts, "kept.tsv", on_progress=partial(_note, told))
+    assert told[-1] == (20, 0)  # how many there are is not known
+    told = []
+    mexma_cli.split(texts[1], "a.txt", lang="eng", on_progress=partial(_note, told))
+    assert told[-1][0] == told[-1][1] > 600  # characters
+
+
+def _note(told: list[tuple[int, int]], done: int, total: int) -> None:
+    told.append((done, total))
+
+
+@pytest.mark.slow
+def test_progress_of_long_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of a run, and the steps of all phases of a training."""
+    monkeypatch.chdir(folder)
+    told = list[tuple[int, int]]()
+    mexma_cli.run("examples/corpus.yaml", ["run=runs/units"], on_progress=partial(_note, told))
+    assert told[-1][0] == told[-1][1] > 2 and [done for done, _ in told] == sorted(done for done, _ in told)
+    told = []
+    steps = "phases.bag.trainer.steps=3", "phases.train.trainer.steps=2", "run=runs/steps"
+    mexma_cli.train("examples/small.yaml", steps, on_progress=partial(_note, told))
+    assert told[-6:] == [(1, 1), *((step, 5) for step in range(1, 6))]
 
 
 def test_values_that_people_write_are_taken_or_explained() -> None:
@@ -427,7 +528,6 @@ def test_arguments_of_another_type_are_refused(
             "start anew (overrides=['run=FOLDER']), now `overrides=['data.root=DIR']` or overrides=['a.b=1']",
         ),
         ("train", "--set seed: which phase?", "`overrides` seed: which phase?"),
-        ("tune", "lines go with --source and --target: 1", "lines go with `ids`: 1"),
         ("align", "swap --source and --target", "swap `source` and `target`"),
     ],
 )

@@ -33,9 +33,9 @@ from mexma_cli.commands.tune_output import (
     tell_precision,
     tuned_json,
 )
-from mexma_cli.errors import MexmaError, visible
+from mexma_cli.errors import visible
 from mexma_cli.languages import UNSTATED, resolve
-from mexma_cli.settings.stages import EncoderChoice, MineSettings, SearchSettings
+from mexma_cli.settings.stages import TUNED, EncoderChoice, MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -47,13 +47,8 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "codes")
-_OF_MINING = [
-    name
-    for name in MineSettings.model_fields
-    if name not in (*SearchSettings.model_fields, "threshold", "precision", "top")
-]
 _OF_TEXTS = (
-    *_OF_MINING,
+    *TUNED,
     "within",
     "document_pairs",
     "save_threshold",
@@ -111,7 +106,7 @@ _OF_TEXTS = (
 @path_option("--plot", help="Draw the scores of right and other pairs (.png, .svg, .pdf).")
 @json_option
 @output_option(None, "Write the pairs above the threshold there, best first.")
-@options_of(MineSettings, *_OF_MINING)
+@options_of(MineSettings, *TUNED)
 @document_options
 @languages_option
 @encoder_options
@@ -213,59 +208,44 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     """A threshold from the scores of two texts' pairs."""
-    from mexma_cli.stages.mine.files import MiningJob, mined
+    from mexma_cli.stages.mine.mine import MiningJob
     from mexma_cli.stages.mine.thresholds import save_threshold, stored_threshold
-    from mexma_cli.stages.tune.labels import Labels
-    from mexma_cli.stages.tune.tune import draw_estimate
+    from mexma_cli.stages.tune.estimate import draw_estimate, estimated
 
-    documents, labels = options["documents"], options["labels"] or Path("labels.tsv")
+    documents, count, labels = options["documents"], options["label"], options["labels"]
+    if count and labels is None:
+        labels = Path("labels.tsv")
     saved = options["save_threshold"]
-    languages = _check_texts(inputs, labels, options)
-    how = options["settings"].but(threshold="auto")
-    job = MiningJob((inputs[0], inputs[1]), languages, how, documents=documents)
+    languages = _check_texts(inputs, labels if count else None, options)
+    job = MiningJob((inputs[0], inputs[1]), languages, options["settings"], documents=documents)
+    asking = (lambda answers, model: ask(answers, answers.drawn(model, count))) if count else None
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
-        run = stack.enter_context(mined(job, options["encoder"], *bars))
-        found = run.found.estimated
-        if found is None:
-            but = " but copies" if len(run.found) else ""
-            raise MexmaError(f"no pair{but} was found, so there is no threshold")
-        model = found.model
-        if options["label"] or options["labels"]:
-            answers = Labels(labels, found.pairs, *run.stores)
-            if options["label"]:
-                ask(answers, answers.drawn(model, options["label"]))
-            counts = answers.counts
-            said = counts["y"] + counts["n"]
-            log.info("%s: %s right, %s wrong", counted(said, "label"), counts["y"], counts["n"])
-            model = answers.corrected(model)
-        best = model.choose(precision)
-        tell_precision(precision, best)
+        how = options["encoder"], precision, labels, asking
+        found, stores = stack.enter_context(estimated(job, *how, *bars))
+        tell_precision(precision, found.best)
         tell_copies(found.copies)
         if saved is not None:
-            save_threshold(saved, stored_threshold(best, run.stores[0].manifest, languages, found.settings))
+            manifest = stores[0].manifest
+            save_threshold(saved, stored_threshold(found.best, manifest, languages, found.settings))
     if options["plot"] is not None:
-        draw_estimate(options["plot"], model, best.threshold, inputs)
+        draw_estimate(options["plot"], found.model, found.best.threshold, inputs)
     if as_json:
-        click.echo(json.dumps(estimated_json(model, best, found.copies)))
+        click.echo(json.dumps(estimated_json(found)))
     else:
-        print_estimated(model, best)
+        print_estimated(found)
 
 
-def _check_texts(inputs: tuple[Path, ...], labels: Path, options: dict[str, Any]) -> tuple[str, str]:
-    """Find out before the work that what two texts' threshold needs is there, and that its outputs can be
-    written; returns the languages of the texts."""
+def _check_texts(inputs: tuple[Path, ...], answered: Path | None, options: dict[str, Any]) -> tuple[str, str]:
+    """Find out before the work that the outputs of two texts' threshold can be written, the file of labels
+    that are `answered` among them; returns the languages of the texts."""
     from mexma_cli.stages.embed.inputs import language_of
     from mexma_cli.stages.mine.thresholds import read_thresholds
     from mexma_cli.text.writing import prepare_output
 
-    if options["labels"] and not options["label"] and not labels.exists():
-        raise MexmaError(
-            f"{labels}: no such file", "a page of `mexma review` saves labels; --label 50 asks for some"
-        )
     read = [*inputs, *(path for path in options["documents"] or () if path)]
     _check_outputs(None, options["plot"], read)
-    answered, saved = labels if options["label"] else None, options["save_threshold"]
+    saved = options["save_threshold"]
     check_outputs([answered, saved, options["plot"]], read)
     codes = options["languages"]
     languages = language_of(inputs[0], codes[0]), language_of(inputs[1], codes[1])

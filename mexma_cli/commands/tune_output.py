@@ -11,14 +11,13 @@ from mexma_cli.reporting.tables import aligned_columns
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.classifier.precision import EstimatedCut, PairPrecision
+    from mexma_cli.classifier.precision import EstimatedCut
     from mexma_cli.mining.resampling import Intervals
     from mexma_cli.mining.threshold import Threshold
+    from mexma_cli.stages.mine.mine import Estimated
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
-
-_SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the translations: the rows of the table
 
 
 def tell_precision(wanted: float | None, cut: Threshold | EstimatedCut, about: str = "") -> None:
@@ -76,16 +75,16 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
     click.echo("\n".join(aligned_columns([header, *rows], names=1)))
 
 
-def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
+def print_estimated(found: Estimated) -> None:
     """The lines for a threshold from probabilities, and the table of others."""
+    best, among, every = found.best, found.translations, len(found.pairs)
     log.info("precision and numbers of translations are estimates; in parentheses: 95 % intervals")
     click.echo(f"threshold  {_threshold(best.threshold)}")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
-    low, high = found.translations_interval
     click.echo(f"kept       {100 * best.kept:.2f}  of the translations among the pairs; recall is not known")
     click.echo(
         f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right, of about "
-        f"{best.translations:.0f} ({low:.0f} to {high:.0f}) translations among all {found.count[-1]}"
+        f"{among.expected:.0f} ({among.low:.0f} to {among.high:.0f}) translations among all {every}"
     )
     click.echo()
     header = ["threshold", "precision", "interval", "kept", "pairs", "right"]
@@ -98,15 +97,9 @@ def print_estimated(found: PairPrecision, best: EstimatedCut) -> None:
             str(step.count),
             f"{step.right:.0f}",
         ]
-        for step in _steps(found, best)
+        for step in found.table
     ]
     click.echo("\n".join(aligned_columns([header, *rows], names=0)))
-
-
-def _steps(found: PairPrecision, best: EstimatedCut) -> list[EstimatedCut]:
-    """Some cuts, highest first, the best among them."""
-    steps = {cut.threshold: cut for cut in (*found.ladder(_SHARES), best)}
-    return [steps[threshold] for threshold in sorted(steps, reverse=True)]
 
 
 def _figures(cut: Threshold) -> dict[str, float]:
@@ -131,14 +124,14 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def estimated_json(found: PairPrecision, best: EstimatedCut, copies: int) -> dict[str, Any]:
+def estimated_json(found: Estimated) -> dict[str, Any]:
     """A threshold from probabilities, and the table."""
-    table = [_cut_json(step) for step in _steps(found, best)]
-    return _cut_json(best) | {
-        "translations_interval": list(found.translations_interval),
-        "candidates": int(found.count[-1]),
-        "copies": copies,
-        "table": table,
+    among = found.translations
+    return _cut_json(found.best) | {
+        "translations_interval": [among.low, among.high],
+        "candidates": len(found.pairs),
+        "copies": among.copies,
+        "table": list(map(_cut_json, found.table)),
     }
 
 

@@ -147,7 +147,7 @@ def ranked(
     y: np.ndarray,
     margin: str = "ratio",
     k: int = 4,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> Labelled:
     """One-to-one candidates by margin, and which of them are gold: the list that LASER's bucc.py tunes on.
 
@@ -194,7 +194,7 @@ def measure(
     sets: Sequence[MiningSet],
     embed: Embed,
     settings: ScoreSettings,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> list[dict[str, Any]]:
     """A row for every set, in percent; None where there is no number.
 
@@ -250,7 +250,7 @@ def evaluate(
     folders: Sequence[Path],
     embed: Embedder,
     settings: ScoreSettings = ScoreSettings(),
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> Result:
     """F1 of every mining set, and the means; `on_progress` as for `knn`. Those of `cosine f1` and `tuned f1`
     are over training splits where there are some, as in the papers; that of `held-out f1` is over all sets

@@ -63,7 +63,7 @@ def ann(
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
     journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
 

@@ -32,7 +32,7 @@ def knn(
     keep_y: np.ndarray | None = None,
     memory: int | None = None,
     journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> Neighbours:
     """Find the k nearest rows by cosine, from x to y and from y to x, exactly.
 

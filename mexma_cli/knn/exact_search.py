@@ -68,7 +68,7 @@ def search_exactly(
     k: int,
     memory: int | None = None,
     journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k nearest of all rows of both sides in the other; arguments and errors as for `exact.knn`.
 
@@ -166,7 +166,7 @@ class ExactSearch:
         self,
         place: SearchPlace,
         journal: FileJournal | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> None:
         """Go over all tiles from a place on."""
         with one_thread_each(self.product.threads()) as in_order:
@@ -177,7 +177,7 @@ class ExactSearch:
         in_order: InOrder[Any, Any],
         place: SearchPlace,
         journal: FileJournal | None,
-        on_progress: Callable[[int, int], None] | None,
+        on_progress: Callable[[int, int], object] | None,
     ) -> None:
         n, m = map(len, self._sides)
         across = -(-m // self._y_tile)

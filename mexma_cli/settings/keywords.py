@@ -77,3 +77,12 @@ class EmbedKeywords(TypedDict, total=False):
     clean: bool
     no_normalise: bool
     store_dtype: Literal["float16", "float32", "int8"]
+
+
+class TuneKeywords(JudgingKeywords, total=False):
+    """Keywords of `tune`."""
+
+    score: Literal["margin", "probability"] | None
+    retrieval: Literal["max", "intersect", "forward", "backward"] | Literal["all"]
+    max_score: float | None
+    drop_copies: bool

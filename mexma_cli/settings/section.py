@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -152,15 +152,16 @@ class Section(BaseModel):
         return {"": cls}
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The settings that a caller of the Python API names; a TypeError says that there is no such setting,
-        a MexmaError that a value does not fit."""
+    def of(cls, settings: Mapping[str, Any], names: Collection[str] = ()) -> Self:
+        """The settings that a caller of the Python API names, perhaps of these `names` alone; a TypeError
+        says that there is no such setting, a MexmaError that a value does not fit."""
+        known = names or cls.model_fields
         for name in settings:
-            if name in cls.model_fields:
+            if name in known:
                 continue
             if name in IN_PYTHON:
                 raise TypeError(f"unknown setting {name!r}: in Python it is `{IN_PYTHON[name]}`")
-            raise TypeError(f"unknown setting {name!r}; there are: {', '.join(cls.model_fields)}")
+            raise TypeError(f"unknown setting {name!r}; there are: {', '.join(known)}")
         try:
             return cls(**settings)
         except ValidationError as error:

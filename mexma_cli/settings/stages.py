@@ -279,6 +279,14 @@ class MineSettings(SearchSettings, JudgingSettings):
         return None if isinstance(self.threshold, str) else self.threshold
 
 
+TUNED = [
+    name
+    for name in MineSettings.model_fields
+    if name not in (*SearchSettings.model_fields, "threshold", "precision", "top")
+]
+"""Settings of mining that `mexma tune` takes: how pairs are scored, and which ones are looked at."""
+
+
 class AlignSettings(Section):
     """How documents are aligned, as the options of [`mexma align`](cli.md#mexma-align)."""
 

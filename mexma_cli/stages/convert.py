@@ -34,7 +34,7 @@ def raw_to_store(
     language: str,
     argv: Sequence[str],
     overwrite: bool = False,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> EmbeddingStore:
     """Make an embedding store of raw vectors [rows, dim], LASER's or NumPy's, and the text that they are of.
     A killed run goes on after its last whole shard.
@@ -114,7 +114,7 @@ def store_to_raw(
     output: Path,
     settings: ConvertSettings,
     *,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> None:
     """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy)."""
     done = 0

@@ -61,7 +61,7 @@ def find_hits(
     settings: ScoreSettings = ScoreSettings(),
     *,
     top: int = 1,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> Hits:
     """Find the best `top` different sentences of the target for every query; stores of different encoders or
     dimensions, or damaged ones, are refused.

@@ -454,7 +454,7 @@ class Aligner:
         self,
         groups: np.ndarray,
         journal: AlignmentJournal,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> None:
         """Align the groups (borders as from `groups_of`) that the journal does not have, on all cores;
         `on_progress` is told pairs done and pairs in all."""

@@ -308,7 +308,7 @@ def _write_report(
     write_json_atomic(job.report, report)
 
 
-def find_documents(aligner: Aligner, on_progress: Callable[[int, int], None]) -> np.ndarray:
+def find_documents(aligner: Aligner, on_progress: Callable[[int, int], object]) -> np.ndarray:
     """The pairs of documents, int32 [n, 2], sorted; a document is in one at most; refused if there is none.
     Sentences are embedded once into a temporary file, or taken from stores; `on_progress` is told documents
     embedded and documents in all."""
@@ -340,7 +340,9 @@ class _Embedded:
     """One side: its documents' vectors, float32 [documents, width], mapped from the disk; which of them are
     `filled`, bool [documents]: have any sentence; and those of their sentences in a temporary file."""
 
-    def __init__(self, aligner: Aligner, side: int, folder: Path, on_progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, aligner: Aligner, side: int, folder: Path, on_progress: Callable[[int], object]
+    ) -> None:
         own = (aligner.documents.source, aligner.documents.target)[side]
         self._dim = aligner.encoder.dim
         self._ends = np.zeros(len(own.names) + 1, np.int64)

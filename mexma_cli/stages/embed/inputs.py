@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 CUT_SHARE = 0.1
 """Share of a text's lines: if more are cut, they are hardly sentences."""
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""
 
 

@@ -35,7 +35,7 @@ def find_neighbours(
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> NeighbourStore:
     """Find the k nearest rows of the other side for every row of both, and keep them.
 

@@ -150,7 +150,7 @@ def search_stores(
     rows: KeptRows,
     settings: SearchSettings,
     journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> SearchResult:
     """Find the k nearest neighbours of both stores' rows in the other, of the rows that take part. A search
     that was killed goes on in its journal. Refused: too little memory for it, an index that faiss does not

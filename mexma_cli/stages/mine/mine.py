@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 UNDERESTIMATED = "that documents are paired is not allowed for: the precision is higher than estimated"
 _UNBALANCED = 3  # times as many lines, about which a warning is given
+_SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the translations: the rows of the table
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
@@ -97,6 +98,18 @@ class Estimated:
     model: PairPrecision
     copies: int
     """Pairs that are copies, which are no translations."""
+
+    @property
+    def translations(self) -> Translations:
+        """How many of all pairs are translations."""
+        return Translations(self.best.translations, *self.model.translations_interval, self.copies)
+
+    @property
+    def table(self) -> list[EstimatedCut]:
+        """Thresholds that keep a quarter to nearly all of the translations, and the best one, highest
+        first."""
+        cuts = {cut.threshold: cut for cut in (*self.model.ladder(_SHARES), self.best)}
+        return [cuts[threshold] for threshold in sorted(cuts, reverse=True)]
 
     def __repr__(self) -> str:
         return f"Estimated{repr(self.best).removeprefix('EstimatedCut')}"
@@ -257,7 +270,7 @@ def neighbours_of(
     settings: MineSettings,
     clock: Clock,
     journal: FileJournal | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> SearchResult:
     """Search for the neighbours that `mine` wants; a search that was killed goes on in its journal."""
     source, target = stores

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import together
 from mexma_cli.formats.bitext import MinedPair, format_of, one_field, open_pairs
@@ -88,8 +87,7 @@ def tune(
     file that is empty or not of its format, a gold list that names unknown ids, or shares no pair with the
     candidates, a precision that no threshold has.
     """
-    if told := of_percent(precision):
-        raise MexmaError(f"precision {precision:g} is more than 1{told}")
+    check_precision(precision)
     name = label_of(candidates)
     found = list(_candidates(candidates))
     if not found:
@@ -151,13 +149,19 @@ def tune(
     )
 
 
+def check_precision(precision: float | None) -> None:
+    """Refuse a precision that no threshold can have."""
+    if precision is not None and not 0 < precision <= 1:
+        raise MexmaError(f"precision {precision:g} is no share between 0 and 1{of_percent(precision)}")
+
+
 def _candidates(path: str | Path) -> Iterator[MinedPair]:
     """The pairs of a file with their scores, and with sentences as they are in TSV."""
     if is_store(Path(path)):
         raise MexmaError(
             f"{label_of(path)} is an embedding store, and the candidates are a file of pairs",
             "`mexma mine SOURCE TARGET -o pairs.tsv` writes it. Without a gold list: `mexma tune SOURCE "
-            "TARGET`, in Python `mine(source, target, threshold='auto').estimated.best`",
+            "TARGET`, in Python `tune(source, target)`",
         )
     pairs = open_pairs(path).pairs
     try:
@@ -280,10 +284,3 @@ def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
             names = ("score", "source", "target")
             write_chunks([files.output], row_lines(found.kept(), names, format_of(files.output)))
     return found
-
-
-def draw_estimate(path: Path, model: PairPrecision, threshold: float, texts: Sequence[Path]) -> None:
-    """Draw the scores of two texts' pairs, with how many are right at each, as estimated."""
-    title = f"Scores of {texts[0].name} and {texts[1].name}"
-    labels = "right, as estimated", "wrong, as estimated"
-    draw_scores(path, model.scores, model.probabilities, threshold, title, labels)
