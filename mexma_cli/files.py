@@ -333,6 +333,13 @@ def is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
+def refuse_pipe(path: str | Path) -> None:
+    """Refuse stdin (``-``), a pipe or a device, where a file is read more than once."""
+    if str(path) == "-" or is_special(Path(path)):
+        name = "stdin" if str(path) == "-" else path
+        raise MexmaError(f"{name} cannot be read twice", "write it to a file and name that")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that gets its name only when it is whole and on the disk. A link stays one. A pipe or a

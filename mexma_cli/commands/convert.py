@@ -17,6 +17,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import refuse_pipe
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.settings.stages import ConvertSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -75,6 +76,7 @@ def command(
         return
     if not vectors.exists():
         raise MexmaError(f"{vectors}: no such file")
+    refuse_pipe(vectors)
     if hint := how_pairs_convert(vectors):
         raise click.UsageError(f"{vectors} holds pairs, by its name, not vectors: {hint}.")
     if text is None and is_npy(vectors):

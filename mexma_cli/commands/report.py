@@ -12,6 +12,7 @@ import click
 
 from mexma_cli.commands.options import json_option, output_option
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import refuse_pipe
 from mexma_cli.reporting.result import Result
 from mexma_cli.reporting.tables import aligned_columns, as_csv, as_latex, text_lines
 
@@ -52,6 +53,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
     for path in paths:
         if not path.exists():
             raise MexmaError(f"{path}: no such file or folder")
+        refuse_pipe(path)
     paths = _each_once(paths)
     results = [path for path in paths if path.suffix == ".json" and path.is_file()]
     if results:

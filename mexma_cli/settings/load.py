@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, choice, did_you_mean, nearest_names
-from mexma_cli.files import shipped_folder
+from mexma_cli.files import refuse_pipe, shipped_folder
 from mexma_cli.limited_yaml import SIZE, parsed_yaml
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.section import Empty, Section, explanation, in_words, kinds_of
@@ -134,6 +134,7 @@ def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRec
 def find_recipe(source: str, folder: Path = Path()) -> Path:
     """The file of a recipe; `folder` is where a relative path starts."""
     path = folder / source
+    refuse_pipe(path)
     if path.is_file():
         return path
     known = shipped()

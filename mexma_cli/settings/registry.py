@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Self, TypeVar
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import refuse_pipe
 from mexma_cli.settings.section import Section
 
 _SYSTEMS = "mexma_cli.objectives"
@@ -209,6 +210,7 @@ def run_plugin(
     such file, one that does not run (the message has the line) or registers nothing, a name that another has.
     """
     file = Path(path)
+    refuse_pipe(file)
     if not file.is_file():
         raise MexmaError(
             f"--plugin {path}: no such file", f"it is a Python file that registers one {what} or more"

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import CHECKPOINT, MANIFEST, MARK, PROGRESS, Unfinished, checksum_file, folder_kind
+from mexma_cli.files import (
+    CHECKPOINT,
+    MANIFEST,
+    MARK,
+    PROGRESS,
+    Unfinished,
+    checksum_file,
+    folder_kind,
+    refuse_pipe,
+)
 from mexma_cli.formats.bitext import DEFAULT, formats, open_lines, open_pairs
 from mexma_cli.formats.sides import NO_SIDE
 from mexma_cli.formats.tmx import Tmx
@@ -97,6 +106,7 @@ def inspect(path: str | Path) -> Info:
     where = (encoder_folder.bundled_folder(path) if isinstance(path, str) else None) or Path(path)
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")
+    refuse_pipe(where)
     if where.is_file():
         return _encoder(where) if where.suffix == encoder_folder.CHECKPOINT_ENDING else _file(where)
     if (where / STATUS).is_file() or RunFolder(where).begun:

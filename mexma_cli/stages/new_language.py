@@ -29,7 +29,7 @@ from mexma_cli.errors import MexmaError, in_a_line
 from mexma_cli.evaluation.bucc import measure, read_sets
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.xsim import dev_scorer
-from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
+from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, refuse_pipe, whole_file
 from mexma_cli.languages import UNSTATED
 from mexma_cli.settings.load import load
 from mexma_cli.settings.stages import BUNDLED, ScoreSettings
@@ -38,7 +38,7 @@ from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import pair_rules
 from mexma_cli.text.duplicates import fold, pair_hash
 from mexma_cli.text.identify import identifier, swapped_sides, warn_of_languages
-from mexma_cli.text.lines import label_of, read_lines, read_pieces
+from mexma_cli.text.lines import read_lines, read_pieces
 
 RECIPE = "new-language.yaml"
 DEV = "dev"
@@ -95,10 +95,7 @@ def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] 
     if code == TARGET:
         raise MexmaError("the pairs' other side is English already", "name the language of the first column")
     for path in pairs:
-        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
-            raise MexmaError(
-                f"{label_of(path)} cannot be read twice", "write the pairs to a file and name that"
-            )
+        refuse_pipe(path)
         # What is missing, a folder, or damaged at its start is refused here.
         if not next(read_pieces(path, str(path)), b""):
             raise MexmaError(f"{path} has no lines")

@@ -17,6 +17,7 @@ import numpy as np
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, choice, require
+from mexma_cli.files import refuse_pipe
 from mexma_cli.settings.stages import IdentifierName
 from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters, share_in_script
 from mexma_cli.text.lines import is_blank
@@ -178,6 +179,7 @@ class FastText:
         require("fasttext", "fasttext", "--lid-model")
         import fasttext
 
+        refuse_pipe(path)
         if not path.is_file():
             raise MexmaError(
                 f"{path}: no such file", "--lid-model names a fastText model, such as lid.176.bin"

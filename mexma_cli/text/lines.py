@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import struct
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import temporary_space
+from mexma_cli.files import refuse_pipe, temporary_space
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.characters import INVISIBLE
 from mexma_cli.text.compression import compression_named, decompressed, found_in
@@ -431,6 +432,7 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
         yield raw if hasattr(raw, "peek") else io.BufferedReader(raw)
         return
     try:
+        _refuse_read_pipe(path)
         file = open(path, "rb")  # noqa: SIM115 - closed below; only opening it is guarded here
     except FileNotFoundError:
         raise MexmaError(f"{where}: no such file") from None
@@ -442,6 +444,18 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
         raise MexmaError(f"{where}: not allowed to read it") from None
     with file:
         yield file
+
+
+_pipes: set[str] = set()
+"""The unnamed pipes that this process has begun to read: `<(command)` of a shell, or /dev/stdin."""
+
+
+def _refuse_read_pipe(path: str | Path) -> None:
+    """Refuse an unnamed pipe that was opened before: what was read then would be missing."""
+    if stat.S_ISFIFO(os.stat(path).st_mode) and "/pipe:[" in (pipe := os.path.realpath(path)):
+        if pipe in _pipes:
+            refuse_pipe(path)
+        _pipes.add(pipe)
 
 
 def _refuse_broken(block: bytes, where: str, before: int) -> None:

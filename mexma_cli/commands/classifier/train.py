@@ -21,6 +21,7 @@ from mexma_cli.commands.options import (
     written_languages_option,
 )
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import is_special, refuse_pipe
 from mexma_cli.reporting.tables import aligned_columns, warn_of_few
 from mexma_cli.settings.stages import EncoderChoice, MineSettings, ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
@@ -114,11 +115,15 @@ def _has_labels(bitext: tuple[Path, ...]) -> bool:
     """Whether these are labels and two texts; labels alone, or three other files, are refused."""
     from mexma_cli.formats.labels import is_labels
 
-    labels = len(bitext) != 2 and str(bitext[0]) != "-" and not is_store(bitext[0]) and is_labels(bitext[0])
+    first = bitext[0]
+    if len(bitext) == 3:
+        refuse_pipe(first)
+    whole = str(first) != "-" and not is_special(first)  # else its beginning would be gone with this look
+    labels = len(bitext) != 2 and whole and not is_store(first) and is_labels(first)
     if labels != (len(bitext) == 3):
         wrong = "is a file of labels, and needs their texts" if labels else "is no file of labels"
         raise MexmaError(
-            f"{bitext[0]} {wrong}",
+            f"{first} {wrong}",
             "labels correct a classifier so: mexma classifier train LABELS SOURCE TARGET",
         )
     return labels

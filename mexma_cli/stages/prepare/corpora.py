@@ -15,7 +15,7 @@ from typing import Any
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file
+from mexma_cli.files import checksum_file, refuse_pipe
 from mexma_cli.formats.bitext import NO_PAIR, PairOfColumns, open_pairs
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.formats.tsv import ONE_SIDE
@@ -221,6 +221,8 @@ def _check(corpus: Corpus, data: Data) -> None:
 def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Bitext:
     """The bitext of a corpus whose files are named in the recipe."""
     files = _files(data, corpus, language)
+    for path in files:
+        refuse_pipe(path)
     keep = data.resolve(corpus.keep.path.replace("{lang}", language)) if corpus.keep else None
     lacking = [path for path in [*files, *([keep] if keep else [])] if not path.is_file()]
     there = _spelled_otherwise(data, corpus, language) if lacking and lacking[0] != keep else ""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mexma_cli.encoder.loading.folder import files_of_encoder
 from mexma_cli.errors import MexmaError, choice
-from mexma_cli.files import checksum_again, checksum_file, read_json
+from mexma_cli.files import checksum_again, checksum_file, read_json, refuse_pipe
 from mexma_cli.formats.bitext import formats
 from mexma_cli.settings.corpus import CorpusEncoder, CorpusMining, CorpusRecipe
 from mexma_cli.settings.section import first_mistake, naming_keys
@@ -179,11 +179,13 @@ def inputs_of(recipe: CorpusRecipe) -> Inputs:
             raise MexmaError(f"`languages.{code}.input`: {error.message}", hint) from None
         if inputs.passed_over:
             log.info("`languages.%s.input`: %s", code, passed_over_in_words(inputs.passed_over))
-        if text.split is None:
-            for path in inputs.files:
+        for path in inputs.files:
+            refuse_pipe(path)
+            if text.split is None:
                 _check_sentences(path, code)
         found[code] = {str(path): checksum_file(path) for path in inputs.files}
     for name, (key, model) in _models(recipe).items():
+        refuse_pipe(model)
         if not model.is_file():
             raise MexmaError(f"`{key}`: {model}: no such file")
         found[name] = {str(model): checksum_file(model)}
