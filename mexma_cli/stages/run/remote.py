@@ -227,7 +227,7 @@ def _received(system: Any, path: str, there: GrowingFile) -> Iterator[None]:
 def check_destination(url: str, names: Collection[str]) -> None:
     """Find out before the work that a URL can be reached, that a local one can be written, and that nothing
     else has one of the names below it that may be sent."""
-    with _file_system(url) as (system, place):
+    with _file_system(url, written=True) as (system, place):
         if _is_local(system):
             check_parent(Path(place, MANIFEST))
         _sent(system, place.rstrip("/"), url, names)
@@ -244,7 +244,7 @@ def send(files: Mapping[str, tuple[Path, str]], url: str, whole: bool = True) ->
     run has sent it, a file that is damaged.
     """
     sums = {name: checksum for name, (_, checksum) in files.items()}
-    with _file_system(url) as (system, place):
+    with _file_system(url, written=True) as (system, place):
         place = place.rstrip("/")
         before, begun = _sent(system, place, url, sums)
         there = {name for name in before | begun if system.lexists(f"{place}/{name}")}
@@ -418,8 +418,9 @@ _NOT_WRITABLE = (405, 501)
 
 
 @contextmanager
-def _file_system(url: str) -> Iterator[tuple[Any, str]]:
-    """The file system of a URL, and the path there; whatever its library raises becomes a message."""
+def _file_system(url: str, written: bool = False) -> Iterator[tuple[Any, str]]:
+    """The file system of a URL that is read, or also `written`, and the path there; whatever its library
+    raises becomes a message."""
     require("fsspec", "remote", url)
     from fsspec.core import url_to_fs
 
@@ -432,7 +433,8 @@ def _file_system(url: str) -> Iterator[tuple[Any, str]]:
     except FileNotFoundError as error:
         raise MexmaError(f"{url}: no such file ({error.__cause__ or error})") from None
     except Exception as error:  # every cloud's library has exceptions of its own
-        if isinstance(error, NotImplementedError) or getattr(error, "status", 0) in _NOT_WRITABLE:
+        lacking = isinstance(error, NotImplementedError) or getattr(error, "status", 0) in _NOT_WRITABLE
+        if written and lacking:
             raise MexmaError(f"{url}: nothing can be written there", "name another `output.to`") from None
         first = str(error).partition("\n")[0]
         hint = _HADOOP if "libjvm" in first or "libhdfs" in first else None

@@ -218,6 +218,22 @@ def test_what_a_file_system_lacks_is_said_in_a_line(monkeypatch: pytest.MonkeyPa
     assert "install Java" in str(raised.value.hint)
 
 
+def test_only_what_is_to_be_written_is_called_not_writable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class NotAllowed(Exception):
+        status = 405
+
+    def refused(url: str) -> None:
+        raise NotAllowed("Method Not Allowed")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refused)
+    with pytest.raises(MexmaError, match="https://host/x: NotAllowed: Method Not Allowed"):
+        fetch("https://host/x", tmp_path)
+    with pytest.raises(MexmaError, match="https://host/x: nothing can be written there"):
+        send({}, "https://host/x")
+
+
 PAIRS, MORE = "bitext/a-b/a-b.tsv", "bitext/a-c/a-c.tsv"
 
 
