@@ -21,7 +21,7 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.run.plan import has_threshold
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import STAGES, RunFolder
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, such_as
 
 PAGE = "report.html"
 TEMPLATE = "stages/run/page.html"
@@ -71,6 +71,15 @@ def translations(recipe: CorpusRecipe, facts: Iterable[Mapping[str, Any]]) -> st
     return f"{said}; `mine.threshold: 0.5` or `mine.precision: 0.95` in the recipe drops most of the others"
 
 
+def left_over(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> str:
+    """How many files earlier runs have left, in other formats or of language pairs that the recipe has no
+    longer, and the names of some; nothing where there are none."""
+    records = (record for unit, record in progress.records(folder) if unit.is_result)
+    left = [name for record in records for name in record.left if (folder.path / name).is_file()]
+    left += folder.results_of_others({*map("-".join, recipe.language_pairs())})
+    return f"{counted(len(left), 'file')}, perhaps out of date{such_as(left)}" if left else ""
+
+
 def is_page(path: Path) -> bool:
     """Whether a file is such a page."""
     text = path.read_bytes()
@@ -113,6 +122,8 @@ class _Page:
             rows.append(["this run", "its first stages; the pairs are as earlier runs left them"])
         if said := translations(self._recipe, per_pair):
             rows.append(["translations", said])
+        if left := left_over(self._folder, self._recipe, progress):
+            rows.append(["earlier runs left", left])
         now = time.time()
         rows.append(
             [

@@ -21,7 +21,7 @@ from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import FILE, StoredThreshold, read_thresholds, write_thresholds
 from mexma_cli.stages.run.executor import Executor, InThisProcess
-from mexma_cli.stages.run.page import PAGE, is_page, translations, write_page
+from mexma_cli.stages.run.page import PAGE, is_page, left_over, translations, write_page
 from mexma_cli.stages.run.pairs import Mine, results_of
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, pieces_of, read_unit
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
@@ -160,12 +160,8 @@ def _tell_pairs(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> 
     log.info("%s of %s", counted(pairs, "sentence pair"), counted(len(records), "language pair"))
     if said := translations(recipe, (record.facts for record in records)):
         log.info("%s", said)
-    left = [name for record in records for name in record.left if (folder.path / name).is_file()]
-    left += folder.results_of_others({*map("-".join, recipe.language_pairs())})
-    if left:
-        log.info(
-            "an earlier run left %s, perhaps out of date, such as %s", counted(len(left), "file"), left[0]
-        )
+    if left := left_over(folder, recipe, progress):
+        log.info("an earlier run left %s", left)
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress, others: set[tuple[str, str]]) -> None:

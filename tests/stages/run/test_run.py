@@ -944,7 +944,11 @@ def test_pairs_are_filtered_by_rules_into_any_format(
         done(recipe)
     count = sum(len(list(read_lines(path))) for path in (root / "run/bitext").glob("*/*.tsv"))
     assert f"{count} sentence pairs of 3 language pairs" in caplog.text
-    assert "an earlier run left 6 files, perhaps out of date, such as bitext/" in caplog.text
+    (said,) = re.findall("an earlier run left (6 files, perhaps out of date, such as .*)", caplog.text)
+    named = said.partition(" such as ")[2].split(", ")
+    assert len(named) == 3 and all((root / "run" / name).suffix == ".gz" for name in named)
+    assert all((root / "run" / name).is_file() for name in named)
+    assert f"<tr><th>earlier runs left</th><td>{said}</td></tr>" in (root / "run/report.html").read_text()
     caplog.clear()
     with caplog.at_level(logging.INFO):
         done(recipe.but(pairs=(("fra_Latn", "eng_Latn"),)))
