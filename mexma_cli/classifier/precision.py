@@ -31,6 +31,13 @@ each."""
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 
 
+def doubt_of(count: int, expected: float) -> float:
+    """How many times the usual the error is, where so many of the pairs are expected to be translations."""
+    expected = max(expected, 1e-9)
+    fewer = max(_FEW * count / expected, np.sqrt(_SMALL / expected))
+    return float(np.clip(fewer, 1, _MOST_TIMES))
+
+
 class Translations(NamedTuple):
     """How many of some pairs are translations, as estimated, with the 95 % interval, and how many are copies,
     which are no translations."""
@@ -39,8 +46,17 @@ class Translations(NamedTuple):
     low: float
     high: float
     copies: int
+    others: float = 0
+    """Pairs that are neither, as estimated; 0: not asked."""
+    unlikely: float = 0
+    """Those of them whose probability is 0.5 at most."""
 
     __repr__ = brief
+
+    @property
+    def droppable(self) -> bool:
+        """Whether a threshold of 0.5, or one with a precision of 0.95, drops most of the others."""
+        return max(self.others - self.unlikely, self.expected * 0.05 / 0.95) < self.others / 2
 
     def __str__(self) -> str:
         said = f"about {self.expected:,.0f} ({self.low:,.0f} to {self.high:,.0f}) are translations"
@@ -55,7 +71,11 @@ class Translations(NamedTuple):
         if not len(probabilities):
             return cls(0, 0, 0, copies)
         model = PairPrecision(probabilities, probabilities, unbalanced, doubt=doubt)
-        return cls(float(probabilities.sum(dtype="float64")), *model.translations_interval, copies)
+        expected = float(probabilities.sum(dtype="float64"))
+        unlikely = probabilities[np.searchsorted(-probabilities, -0.5) :]
+        wrong = len(unlikely) - float(unlikely.sum(dtype="float64"))
+        interval = model.translations_interval
+        return cls(expected, *interval, copies, len(probabilities) - expected, wrong)
 
 
 @dataclass(frozen=True)
@@ -107,7 +127,7 @@ class PairPrecision:
             probabilities: float [n].
             unbalanced: Lines of the larger text for each of the smaller.
             said: Places of the pairs that were labelled, int [m], and whether they are right, bool [m].
-            doubt: How many times the usual the error is; None: as few translations make it.
+            doubt: See `doubt_of`; None: that of these pairs.
         """
         self.scores, self._probabilities = scores, probabilities
         highest, lower = spread(ascending(scores), _TRIED)
@@ -123,12 +143,8 @@ class PairPrecision:
         means = sums / np.maximum(self._counts[-1], 1)
         rng = np.random.default_rng(0)
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
-        if doubt is None:
-            expected = max(float(sums.sum()), 1e-9)
-            fewer = max(_FEW * len(scores) / expected, np.sqrt(_SMALL / expected))
-            doubt = float(np.clip(fewer, 1, _MOST_TIMES))
-        self.doubt = doubt
-        self._error *= doubt
+        self.doubt = doubt_of(len(scores), float(sums.sum())) if doubt is None else doubt
+        self._error *= self.doubt
         self._error *= np.where(self._error > 0, 1 + _UNBALANCED * np.log(unbalanced), 1)
         if said is None:
             self._error *= _ERROR

@@ -93,6 +93,25 @@ def test_the_pairs_above_a_threshold_have_one_interval(least: float) -> None:
     assert found.low < Translations.among(chance[: cut.count], 0, 1.0, None).low - 5, "few are translations"
 
 
+@pytest.mark.parametrize(
+    ("levels", "counts", "dropped"),
+    [
+        ((0.95, 0.001), (100, 1000), True),
+        ((0.999, 0.99), (100, 1000), False),  # the best of many
+        ((0.97, 0.3), (1000, 60), False),  # 93 of 100 are right: a precision of 0.95 drops few others
+        ((0.95, 0.6), (100, 1000), False),  # a threshold of 0.5 drops none
+        ((0.95, 0.5), (100, 1000), True),
+    ],
+)
+def test_a_threshold_is_advised_where_it_drops_most_of_the_others(
+    levels: tuple[float, ...], counts: tuple[int, ...], dropped: bool
+) -> None:
+    chance = np.repeat(np.array(levels, np.float32), counts)
+    found = Translations.among(chance, 3, 1.0, None)
+    assert found.others == pytest.approx(sum(counts) - found.expected)
+    assert found.droppable == dropped
+
+
 def test_few_pairs_say_little_of_how_many_are_translations() -> None:
     """One or two may be wrong where all seem to be right, and some may be right where none seem to be."""
     for count, fewest, most in ((30, 24, 28), (3000, 2970, 2995)):

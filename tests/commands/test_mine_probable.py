@@ -43,6 +43,15 @@ def best_f1(lines: list[str]) -> float:
     return best
 
 
+def test_a_threshold_is_advised_where_there_are_others_to_drop(stores: tuple[Path, Path]) -> None:
+    """The best pairs are as sure as they are among all."""
+    advice = "; --threshold 0.5 or --precision 0.95 drops most of the others"
+    assert advice in ok(run("mine", *stores)).stderr
+    best = ok(run("mine", *stores, "--top", 10)).stderr
+    (low,) = re.findall(r"about 10 \((\d+) to 10\) are translations\n", best)
+    assert int(low) >= 7
+
+
 def test_the_classifier_finds_more_than_the_margin(stores: tuple[Path, Path]) -> None:
     by_margin = ok(run("mine", *stores, "--margin", "ratio")).stdout.splitlines()
     assert by_margin == ok(run("mine", *stores, "--score", "margin")).stdout.splitlines()
@@ -174,7 +183,7 @@ def test_copies_are_no_translations(tmp_path: Path) -> None:
         texts = [write(tmp_path / f"{side}.txt", *first, *(pair[side] for pair in GOLD[20 : 20 + others]))
                  for side in (0, 1)]  # fmt: skip
         done = ok(run("mine", *texts, "--source-lang", "spa", "--target-lang", "eng"))
-        assert told in done.stderr and "are translations, besides 14 copies; --threshold" in done.stderr
+        assert told in done.stderr and "are translations, besides 14 copies\n" in done.stderr
         assert ("copies, and no translations, among the best 14 pairs: 14" in done.stderr) == (not others)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, Translations
+from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, Translations, doubt_of
 from mexma_cli.formats.bitext import DEFAULT, WRITING, MinedPair, named_format, outputs_of, write_pairs
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, spooled_pairs
@@ -178,6 +178,15 @@ class Mined:
     def unbalanced(self) -> float:
         """Lines of the larger text for each of the smaller, of those that take part."""
         return unbalanced((self.source, self.target))
+
+    @property
+    def doubt(self) -> float | None:
+        """That of `PairPrecision`, as all pairs make it that these were chosen from; None without
+        probabilities."""
+        if self.estimated is not None:
+            return self.estimated.model.doubt
+        expected = float(self.every.scores.sum(dtype=np.float64))
+        return doubt_of(len(self.every), expected) if self.score == "probability" else None
 
     @property
     def overestimated(self) -> str | None:
@@ -393,11 +402,10 @@ def unbalanced(counts: tuple[RowCounts, RowCounts]) -> float:
 
 
 def translations_of(
-    pairs: Iterable[MinedPair], unbalanced: float, doubt: float | None = None
+    pairs: Iterable[MinedPair], unbalanced: float, doubt: float | None
 ) -> Translations | None:
     """How many of some pairs, scored by probability, best first, are translations; None of no pairs.
-    `unbalanced` is that of the texts, and `doubt` that of the model of all pairs, where a threshold has been
-    found."""
+    `unbalanced` is that of the texts, and `doubt` that of all pairs that these were chosen from."""
     others, copies, rest = Spool(np.float32), 0, iter(pairs)
     while some := list(islice(rest, _PAIRS)):
         reasons = copy_reasons([pair.source for pair in some], [pair.target for pair in some])

@@ -64,10 +64,10 @@ def translations(recipe: CorpusRecipe, facts: Iterable[Mapping[str, Any]]) -> st
     found = [one["translations"] for one in facts if one.get("translations")]
     if not found:
         return ""
-    expected, low, high, copies = np.sum(found, axis=0).tolist()
-    said = str(Translations(expected, low, high, int(copies)))
-    if has_threshold(recipe):
-        return said
+    expected, low, high, copies, *rest = np.sum(found, axis=0).tolist()
+    said = Translations(expected, low, high, int(copies), *rest)
+    if has_threshold(recipe) or not said.droppable:
+        return str(said)
     return f"{said}; `mine.threshold: 0.5` or `mine.precision: 0.95` in the recipe drops most of the others"
 
 

@@ -161,11 +161,10 @@ class Mine(Unit):
             texts = PairTexts.join(beneath, run.stores).of(slice(0, len(beneath)))
         lost = run.documents.lost if run.documents else ""
         notes = [f"documents {lost}"] if lost else []
-        threshold = doubt = None
+        threshold = None
         if (found := pairs.estimated) is not None:
             stored = stored_threshold(found.best, run.stores[0].manifest, languages, found.settings)
             threshold, (low, high) = stored.model_dump(mode="json"), stored.precision_interval
-            doubt = found.model.doubt
             if documents is not None:
                 notes.append(UNDERESTIMATED)
             if high - low > _VAGUE:
@@ -186,9 +185,9 @@ class Mine(Unit):
             "histogram": histogram(pairs.every.scores, pairs.above, probable),
             "samples": samples(len(pairs), pairs.taken),
             "beneath": list(map(_sample, beneath.scores.tolist(), *(side.sentences for side in texts))),
-            "doubt": doubt,
+            "doubt": pairs.doubt,
             "unbalanced": pairs.unbalanced,
-            "translations": translations_of(pairs, pairs.unbalanced, doubt) if probable else None,
+            "translations": translations_of(pairs, pairs.unbalanced, pairs.doubt) if probable else None,
             "changed_sentences": changed,
             "notes": [f"{self.room}: {note}" for note in notes],
         }

@@ -698,16 +698,17 @@ def test_translations_of_texts_of_different_size_have_a_wide_interval_and_a_note
 
 def test_translations_of_all_language_pairs_are_added_up(finished: CorpusRecipe) -> None:
     facts = [
-        {"translations": [10.2, 5, 15, 2]},
+        {"translations": [10.2, 5, 15, 2, 90, 80]},
         {"translations": None},
         {},
-        {"translations": [2000, 1000, 2990, 0]},
+        {"translations": [2000, 1000, 2990, 0, 400, 390]},
     ]
     assert (
         translations(finished, facts)
         == f"about 2,010 (1,005 to 3,005) are translations, besides 2 copies{_OTHERS}"
     )
-    assert translations(finished, [{"translations": [3, 1, 5, 1]}]).split(";")[0].endswith(", besides 1 copy")
+    sure = [{"translations": [30, 10, 31, 1, 1, 1]}]
+    assert translations(finished, sure) == "about 30 (10 to 31) are translations, besides 1 copy"
     assert not translations(finished, facts[1:3])
 
 
