@@ -73,7 +73,7 @@ def run_corpus(
         finally:
             workers.stop()
         if chosen.everything and not progress.failed:
-            folder.remove_others(progress.units.keys())
+            folder.remove_others(progress.units.keys(), read_unit)
         _keep_thresholds(folder, progress, {*recipe.language_pairs()} - {*wanted.language_pairs()})
         if progress.goals:
             _tell_pairs(folder, recipe, progress)

@@ -289,12 +289,16 @@ class RunFolder:
     def _write(self, unit: str, record: Record) -> None:
         write_json_atomic(self.path / UNITS / f"{unit}.json", record.model_dump(mode="json"))
 
+    def _names(self, room: str, ending: str = ".json") -> set[str]:
+        """The units of which there is a file with this ending, or those of a language or language pair."""
+        units = self.path / UNITS
+        found = (path.relative_to(units).as_posix() for path in (units / room).rglob(f"*{ending}"))
+        return {name.removesuffix(ending) for name in found if ".partial/" not in name}
+
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
         """All records that can be read, or those of a language or language pair, by their units' names."""
-        units = self.path / UNITS
-        for path in sorted((units / room).rglob("*.json")):
-            name = path.relative_to(units).as_posix().removesuffix(".json")
-            if not name.endswith((".todo", ".ended")) and ".partial/" not in name:
+        for name in sorted(self._names(room)):
+            if not name.endswith((".todo", ".ended")):
                 with suppress(MexmaError):
                     record = self._read(name)
                     assert record is not None, name
@@ -308,21 +312,28 @@ class RunFolder:
                 if name.startswith(f"{BITEXT}/") and (self.path / name).is_file():
                     yield name
 
-    def remove_others(self, units: Set[str]) -> None:
-        """Remove what other units have made of the languages and language pairs of these, which are all of a
-        run, such as tiles that were cut otherwise: no results, and no file that is not as it was made."""
+    def remove_others(self, units: Set[str], read_unit: Callable[[Path], Unit]) -> None:
+        """Remove what other units have made or begun of the languages and language pairs of these, which are
+        all of a run, such as tiles that were cut otherwise: no results, and no file that is not as it was
+        made. `read_unit` reads a unit's description."""
         for room in sorted({name.partition("/")[0] for name in units}):
-            records = dict(self._records(room))
+            described, done = self._names(room, ".todo.json"), self._names(room)
+            others = {name for name in described | done if not name.endswith((".todo", ".ended"))} - units
+            records = dict(self._records(room)) if others else {}
             needed = {file for name in records.keys() & units for file in records[name].files}
-            for name in sorted(records.keys() - units):
-                record, folders = records[name], [self.path / records[name].output]
-                if record.output.startswith(f"{BITEXT}/"):
-                    continue
-                for file, checksum in record.files.items():
+            for name in sorted(others):
+                record, folders = records.get(name), set[Path]()
+                if name in done if record is None else record.output.startswith(f"{BITEXT}/"):
+                    continue  # damaged, or a result
+                with suppress(MexmaError):  # described by another version
+                    unit = read_unit(self.todo(name))
+                    self.tidy(unit)
+                    folders.add(self.path / unit.output)
+                for file, checksum in record.made.items() if record is not None else ():
                     if file not in needed and self._is(file, checksum):
                         remove(self.path / file)
-                        folders.append((self.path / file).parent)
-                for folder in sorted({*folders, folders[0].parent}, reverse=True):
+                        folders.add((self.path / file).parent)
+                for folder in sorted(folders | {one.parent for one in folders}, reverse=True):
                     with suppress(OSError):
                         folder.rmdir()
                 for ending in (".todo.json", ".ended.json", ".json"):

@@ -15,15 +15,17 @@ import pytest
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import PROGRESS
 from mexma_cli.settings.corpus import CorpusRecipe, CorpusSplitting, LanguageText
 from mexma_cli.settings.load import load_corpus
 from mexma_cli.stages.mine.thresholds import read_thresholds, write_thresholds
 from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.page import translations
-from mexma_cli.stages.run.plan import Selection, inputs_of
+from mexma_cli.stages.run.plan import Selection, inputs_of, read_unit
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
+from mexma_cli.stages.run.units import UNITS, RunFolder
 from mexma_cli.stages.run.work import only_worker
 from mexma_cli.text.lines import read_lines
 from tests.command import fails, ok, run, write
@@ -117,6 +119,36 @@ def test_what_is_no_unit_any_more_is_removed_as_it_was_made(copy: CorpusRecipe, 
     found, wanted = files(copy), files(fresh) | left | mine
     assert found.keys() == wanted.keys()
     assert {name: found[name] for name in mine} == mine
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_what_a_killed_worker_began_is_removed_once_it_is_no_unit(
+    copy: CorpusRecipe, tiny_encoder: Path, progress: bool
+) -> None:
+    folder, root = RunFolder(Path(copy.run)), Path(copy.root)
+    tile = read_unit(folder.todo("fra_Latn-eng_Latn/tile/00002-00002"))
+    begun = tile.model_copy(update={"name": f"{tile.name}7", "output": f"{tile.output}7/begun.npy"})
+    folder.announce(begun)
+    place, kept = folder.path / f"{begun.output}.unit.partial", root / "kept"
+    with folder.workplace_of(begun, "key") as made:
+        made.write_bytes(b"half")
+        (place / PROGRESS).write_bytes(b"") if progress else None
+        shutil.copytree(place, kept)
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(kept, place)
+    done(corpus(root, tiny_encoder))
+    assert not place.parent.exists() and not folder.todo(begun.name).exists()
+    assert folder.todo(tile.name).is_file()
+
+
+def test_nothing_is_read_to_find_no_other_units(copy: CorpusRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be millions."""
+    folder = RunFolder(Path(copy.run))
+    names = {
+        one.relative_to(folder.path / UNITS).as_posix() for one in (folder.path / UNITS).rglob("*.todo.json")
+    }
+    monkeypatch.setattr(RunFolder, "_read", None)
+    folder.remove_others({name.removesuffix(".todo.json") for name in names}, read_unit)
 
 
 def test_only_what_is_not_up_to_date_is_done(copy: CorpusRecipe, tiny_encoder: Path) -> None:
