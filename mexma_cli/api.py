@@ -425,7 +425,7 @@ def score(
         raise TypeError("explain goes with an output")
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     around, outputs = list(map(_path, background or ())), [] if output is None else [Path(output)]
-    kind = format_of(outputs[0], ROWS) if outputs else DEFAULT
+    format = format_of(outputs[0], ROWS) if outputs else DEFAULT
     refuse_overwriting(outputs, [*bitext, *around])
     with ExitStack() as stack:
         spoken = languages
@@ -442,7 +442,7 @@ def score(
             on_progress=on_progress,
         )
         if outputs:
-            write_chunks(outputs, scored_lines(stores[0], stores[1], scored, kind=kind, explain=explain))
+            write_chunks(outputs, scored_lines(stores[0], stores[1], scored, format=format, explain=explain))
         return scored
 
 

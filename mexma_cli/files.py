@@ -99,7 +99,7 @@ def check_parent(path: Path) -> None:
     what = f"{path} cannot be written" if folder.is_dir() else f"{folder}: the folder cannot be made"
     try:
         with tempfile.TemporaryFile(dir=there), suppress(FileNotFoundError):
-            (there / partial(path).name).lstat()  # its name may be too long
+            (there / workplace_path(path).name).lstat()  # its name may be too long
             folder.lstat()
     except OSError as error:
         raise MexmaError(f"{what}: {error.strerror}", "name another output") from None
@@ -144,7 +144,7 @@ def folder_kind(folder: Path) -> Any:
     return content.get("kind") if isinstance(content, dict) else None
 
 
-def partial(final: Path) -> Path:
+def workplace_path(final: Path) -> Path:
     """The folder that is the `workplace` of an output: ``NAME.partial``."""
     final = behind_link(final)
     return final.parent / f"{final.name}.partial"
@@ -152,7 +152,7 @@ def partial(final: Path) -> Path:
 
 def in_work(final: Path) -> Path:
     """Where an output is made, in its `workplace`."""
-    return partial(final) / behind_link(final).name
+    return workplace_path(final) / behind_link(final).name
 
 
 @dataclass
@@ -207,13 +207,13 @@ def workplace(final: Path) -> Iterator[Path]:
     group = _group_of(final)
     with ExitStack() as own:
         if group:
-            group.folders.add(partial(final).resolve())
+            group.folders.add(workplace_path(final).resolve())
         yield (group.stack if group else own).enter_context(_workplace(final))
 
 
 @contextmanager
 def _workplace(final: Path) -> Iterator[Path]:
-    folder, made = partial(final), list[Path]()
+    folder, made = workplace_path(final), list[Path]()
     try:
         with suppress(FileExistsError), no_space_as_message(final):
             made = make_folder(folder.parent)
@@ -266,9 +266,9 @@ def _not_ours(folder: Path, why: str) -> MexmaError:
 
 def clear(final: Path) -> None:
     """Remove the workplace of an output that is finished: a run was killed when it had done its work."""
-    if _is_ours(partial(final)):
+    if _is_ours(workplace_path(final)):
         with workplace(final):
-            (partial(final) / PROGRESS).unlink(missing_ok=True)
+            (workplace_path(final) / PROGRESS).unlink(missing_ok=True)
 
 
 def _is_ours(folder: Path) -> bool:

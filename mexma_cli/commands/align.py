@@ -82,7 +82,7 @@ def command(
     find_documents: bool,
     settings: AlignSettings,
     output: Path | None,
-    kind: str | None,
+    format: str | None,
     with_ids: bool,
     unaligned: Path | None,
     plot: Path | None,
@@ -111,7 +111,7 @@ def command(
         raise click.UsageError("Only one of the inputs can be stdin.")
     if find_documents and document_pairs is not None:
         raise click.UsageError("--document-pairs are known, --find-documents looks for them: give one.")
-    kind, with_ids = chosen_format(kind, output, with_ids, alignments=True)
+    format, with_ids = chosen_format(format, output, with_ids, alignments=True)
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.reporting.plot import FORMATS, check_plottable
@@ -127,10 +127,10 @@ def command(
 
     paired = DocumentInputs(source, target, docs, document_pairs, find_documents)
     languages = agreed_languages(paired, languages)
-    files = outputs_of(part_of_output(output, shard) if output and shard else output, kind, languages)
+    files = outputs_of(part_of_output(output, shard) if output and shard else output, format, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
-    job = AlignJob(paired, languages, files, kind, with_ids, settings, shard, unaligned, report)
+    job = AlignJob(paired, languages, files, format, with_ids, settings, shard, unaligned, report)
     as_page = plot is not None and plot.suffix.lower() == ".html"
     if not as_page:
         check_plottable(plot, (*FORMATS, ".html"))
@@ -160,7 +160,7 @@ def command(
         )
     _log_summary(job, counts, time.monotonic() - started)
     if changed:
-        log.info("%s in %s", formats(alignments=True)[kind].changes, counted(changed, "sentence"))
+        log.info("%s in %s", formats(alignments=True)[format].changes, counted(changed, "sentence"))
 
 
 def _log_summary(job: AlignJob, counts: AlignCounts, seconds: float) -> None:

@@ -52,7 +52,7 @@ def command(
     exclude: tuple[Path, ...],
     languages: tuple[str, str],
     output: Path | None,
-    kind: str | None,
+    format: str | None,
     rejects: Path | None,
     report: Path | None,
     workers: int,
@@ -78,18 +78,18 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     to_stdout = output is None or str(output) == "-"
-    if to_stdout and kind and formats()[kind].two_files:
-        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
+    if to_stdout and format and formats()[format].two_files:
+        raise click.UsageError(f"--format {format} writes two files: name them with --output.")
     if rejects is not None:
         format_of(rejects, ("tsv", "csv"))
     codes = as_codes(languages)
-    named = kind or format_of(None if to_stdout else output)
+    named = format or format_of(None if to_stdout else output)
     outputs = outputs_of(output, named, codes) if formats()[named].two_files else []
     outputs = outputs or [path for path in [output] if path and not to_stdout]
     check_outputs([*outputs, rejects, report], (*bitext, *exclude))
     for path in (output, rejects, report):
         prepare_output(path)
-    job = FilterJob(bitext, languages, settings, exclude, output, kind, rejects, report, workers)
+    job = FilterJob(bitext, languages, settings, exclude, output, format, rejects, report, workers)
     limits = job.limits
     with ExitStack() as stack:
         bar = stack.enter_context(progress(desc="filtering", unit="pair", unit_scale=True))

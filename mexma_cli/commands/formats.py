@@ -14,8 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Command]:
-    """Add --format, which the command gets as `kind`, and --with-ids, which adds `ids`; `alignments`: the
-    formats of alignments are among them."""
+    """Add --format and --with-ids, which adds `ids`; `alignments`: formats of these are among them."""
     with_ids = click.option("--with-ids", is_flag=True, help=f"Add to {_with('wanted', alignments)}: {ids}.")
 
     def added(command: Command) -> Command:
@@ -25,11 +24,9 @@ def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Co
 
 
 def format_option(alignments: bool = False, otherwise: str = DEFAULT) -> Callable[[Command], Command]:
-    """Add --format, which the command gets as `kind`; `otherwise` is what it is where neither this option nor
-    the output's name says it."""
+    """Add --format; `otherwise` is what it is where neither this option nor the output's name says it."""
     return click.option(
         "--format",
-        "kind",
         metavar="NAME",
         type=click.Choice(list(formats(alignments))),
         help=f"Format of the output, see below.  [default: by the output's name, else {otherwise}]",
@@ -43,18 +40,18 @@ def format_epilog(alignments: bool = False) -> str:
 
 
 def chosen_format(
-    kind: str | None, output: Path | None, with_ids: bool, alignments: bool = False
+    format: str | None, output: Path | None, with_ids: bool, alignments: bool = False
 ) -> tuple[str, bool]:
     """The format that is asked for or that the output's name says, and whether ids are written. Refused: ids
     that it has no place for, and two files on stdout."""
     known = formats(alignments)
-    kind = named_format(output, kind, alignments).name
-    if known[kind].two_files and (output is None or str(output) == "-"):
-        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
-    if with_ids and known[kind].ids == "never":
+    format = named_format(output, format, alignments).name
+    if known[format].two_files and (output is None or str(output) == "-"):
+        raise click.UsageError(f"--format {format} writes two files: name them with --output.")
+    if with_ids and known[format].ids == "never":
         others = ", ".join(name for name, found in known.items() if found.ids != "never")
-        raise click.UsageError(f"--with-ids: {kind} files have no place for ids; these have: {others}.")
-    return kind, with_ids or known[kind].ids == "always"
+        raise click.UsageError(f"--with-ids: {format} files have no place for ids; these have: {others}.")
+    return format, with_ids or known[format].ids == "always"
 
 
 def _with(ids: str, alignments: bool) -> str:

@@ -77,7 +77,7 @@ def command(
     neighbours: Path | None,
     documents: DocumentFiles | None,
     output: Path | None,
-    kind: str | None,
+    format: str | None,
     with_ids: bool,
     report: Path | None,
     settings: MineSettings,
@@ -119,7 +119,7 @@ def command(
     from mexma_cli.stages.mine.files import MiningJob, mine_files
     from mexma_cli.text.writing import prepare_output
 
-    kind, with_ids = chosen_format(kind, output, with_ids)
+    format, with_ids = chosen_format(format, output, with_ids)
     if thresholds is not None and settings.threshold == "auto":
         settings = settings.but(threshold=None)  # `tune --save-threshold` has found it
     named = [value for value in (settings.threshold, settings.precision) if value is not None]
@@ -139,14 +139,14 @@ def command(
         print_estimate(paths, settings.k + alone, settings, encoder, partial(judging_bytes, judged), making)
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
-    files = outputs_of(output, kind, languages)
+    files = outputs_of(output, format, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
     check_outputs([*files, report], [path for path in (*paths, *(documents or ())) if path])
     for path in (output, report):
         prepare_output(path)
     job = MiningJob(
-        paths, languages, settings, files, kind, with_ids, documents, neighbours, report, thresholds
+        paths, languages, settings, files, format, with_ids, documents, neighbours, report, thresholds
     )
     started = time.monotonic()
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def command(
         mined, changed = mine_files(job, encoder, command_line(), *bars)
     _log_summary(mined, settings, time.monotonic() - started, bool(named) or thresholds is not None)
     if changed:
-        log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
+        log.info("%s in %s", formats()[format].changes, counted(changed, "sentence"))
 
 
 def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: bool) -> None:

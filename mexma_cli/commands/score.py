@@ -106,16 +106,16 @@ def command(
     from mexma_cli.stages.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 
-    outputs, kind = row_outputs(output, (*bitext, *(background or ())), as_json)
-    if kind != "tsv" and scores_only:
-        raise click.UsageError(f"--scores-only prints plain numbers: leave it out, or {kind}.")
+    outputs, format = row_outputs(output, (*bitext, *(background or ())), as_json)
+    if format != "tsv" and scores_only:
+        raise click.UsageError(f"--scores-only prints plain numbers: leave it out, or {format}.")
     if len(bitext) == 2:
         languages = language_of(bitext[0], languages[0]), language_of(bitext[1], languages[1])
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[settings.margin].uses_neighbourhoods:
         _answer(bitext[0], encoder, settings.margin, languages)
         return
     own = load_features(settings.plugin) if settings.plugin is not None else {}
-    if own and kind == "tsv" and settings.classifier is None:
+    if own and format == "tsv" and settings.classifier is None:
         raise click.UsageError("--plugin adds values by name: -o FILE.csv or FILE.jsonl, or --json.")
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
@@ -132,7 +132,7 @@ def command(
             on_progress=progress_bar(stack, "searching"),
         )
         replaced = write_chunks(
-            outputs, scored_lines(stores[0], stores[1], scored, scores_only, kind, explain, own)
+            outputs, scored_lines(stores[0], stores[1], scored, scores_only, format, explain, own)
         )
     _report(scored, settings.k, time.monotonic() - started)
     if replaced:

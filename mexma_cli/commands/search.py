@@ -90,7 +90,7 @@ def command(
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
     if query is not None and is_blank(query):
         raise click.UsageError("The query is empty.")
-    outputs, kind = row_outputs(output, [*inputs, *([docs] if docs else [])], as_json)
+    outputs, format = row_outputs(output, [*inputs, *([docs] if docs else [])], as_json)
     if query is not None:
         if "margin" in settings.model_fields_set and MARGINS[settings.margin].uses_neighbourhoods:
             raise click.UsageError(
@@ -103,7 +103,7 @@ def command(
                 f"{settings.k} sentences: -n {settings.k}"
             )
         asked = encoder if query_prompt is None else encoder.but(prompt=query_prompt)
-        _typed(inputs[0], query, top or TYPED_TOP, (outputs, kind), asked, docs)
+        _typed(inputs[0], query, top or TYPED_TOP, (outputs, format), asked, docs)
         return
     top = top or 1
     if " " in str(inputs[0]) and not inputs[0].exists():
@@ -123,7 +123,7 @@ def command(
         place = places(target, docs)
         bar = progress_bar(stack, "searching")
         hits = find_hits(queries, target, settings, top=top, on_progress=bar)
-        replaced = write_chunks(outputs, lines_of(found_pairs(queries, target, hits, place), kind))
+        replaced = write_chunks(outputs, lines_of(found_pairs(queries, target, hits, place), format))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")
     log.info("%s in %.1f s; target: %s", queries_done, seconds, hits.target)
@@ -153,10 +153,10 @@ def _typed(
     from mexma_cli.stages.search import lines_of, nearest_to_sentence, places
     from mexma_cli.text.writing import write_chunks
 
-    store, (outputs, kind) = open_store(path), into
+    store, (outputs, format) = open_store(path), into
     found = nearest_to_sentence(query, store, encoder, top, places(store, docs))
-    if not outputs and kind == "tsv" and sys.stdout.isatty():
+    if not outputs and format == "tsv" and sys.stdout.isatty():
         for hit in found:
             click.echo(f"{hit.score:7.4f}  {hit.document}, line {hit.line}  {hit.target}")
     else:
-        write_chunks(outputs, lines_of(found, kind))
+        write_chunks(outputs, lines_of(found, format))

@@ -309,7 +309,7 @@ class OpenedPairs(NamedTuple):
     """A file of pairs that is being read.
 
     Attributes:
-        kind: The format's name.
+        format: The format's name.
         languages: FLORES-200 codes of source and target, as far as they are known; tags of the file where
             they are no such codes, or regions of one language.
         records: The pairs, with their lines.
@@ -319,7 +319,7 @@ class OpenedPairs(NamedTuple):
         segments, tags: As of `RawText`, of the pairs that were read.
     """
 
-    kind: str
+    format: str
     languages: tuple[str, str]
     records: Iterator[Record]
     header: Sequence[str] = ()
@@ -339,10 +339,10 @@ class OpenedPairs(NamedTuple):
         return (pair for _, pair in self.records)
 
 
-def begun(kind: str, records: Iterator[Record], languages: Callable[[], tuple[str, str]]) -> OpenedPairs:
+def begun(format: str, records: Iterator[Record], languages: Callable[[], tuple[str, str]]) -> OpenedPairs:
     """A file whose first pair is read at once, since the languages are known from then on."""
     first = list(islice(records, 1))
-    return OpenedPairs(kind, languages(), chain(first, records))
+    return OpenedPairs(format, languages(), chain(first, records))
 
 
 class BitextFormat(ABC):
@@ -486,7 +486,7 @@ def outputs_of(
 
 def write_pairs(
     output: Path,
-    kind: BitextFormat,
+    format_: BitextFormat,
     pairs: Iterable[Any],
     languages: tuple[str, str],
     with_ids: bool = False,
@@ -496,9 +496,9 @@ def write_pairs(
     format."""
     from mexma_cli.text.writing import prepare_output, write_chunks
 
-    files = outputs_of(output, kind.name, languages)
+    files = outputs_of(output, format_.name, languages)
     prepare_output(output)
-    return write_chunks(files, kind.write(pairs, languages, with_ids))
+    return write_chunks(files, format_.write(pairs, languages, with_ids))
 
 
 def told_of_languages(pairs: Iterable[Any], languages: tuple[str, str]) -> Iterator[Any]:
@@ -537,7 +537,7 @@ def named_format(output: Path | None, name: str | None, alignments: bool = False
 def open_pairs(
     *paths: str | Path | Member,
     languages: tuple[str, str] = (UNSTATED, UNSTATED),
-    kind: str | None = None,
+    format: str | None = None,
     options: str = "",
     left_out: Counter[str] | None = None,
     each_line: bool = False,
@@ -548,7 +548,7 @@ def open_pairs(
     Args:
         languages: Codes of the sides that are wanted as the user wrote them, as far as they are stated; a
             format that tells the sides apart by languages looks for them among its tags.
-        kind: The format's name; None: as the first bytes say, and TSV where they say nothing.
+        format: The format's name; None: as the first bytes say, and TSV where they say nothing.
         options: How the user of the command states the languages, for hints.
         left_out: Counts what becomes no pair, by reason; None: the log says it when all pairs are read.
         each_line: In formats with a line a pair, a line that is none is `NO_PAIR`, also one that is malformed
@@ -562,11 +562,11 @@ def open_pairs(
     ]
     if len(texts) == 2:
         texts = [replace(text, pieces=sentences_only(text.pieces, text.where)) for text in texts]
-        kind = next(name for name, found in formats().items() if found.two_files)
-    elif kind is None:
-        kind, text = _recognised(texts[0])
+        format = next(name for name, found in formats().items() if found.two_files)
+    elif format is None:
+        format, text = _recognised(texts[0])
         texts = [text]
-    format_ = formats(alignments=True)[kind]
+    format_ = formats(alignments=True)[format]
     found = format_.read(*texts, languages=_wanted(format_, languages))
     found = found._replace(others=texts[0].others, segments=texts[0].segments, tags=tags)
     return found if left_out is not None else found._replace(records=_told(found, texts[0]))
@@ -578,8 +578,8 @@ def open_lines(
     """The lines of a text, or the rows of a table or of pairs in any format, with tabs between the columns or
     the sides; a warning where none has a sentence. Arguments and refusals as of `open_pairs`."""
     where = label_of(path)
-    kind, text = _recognised(RawText(read_pieces(path, where), where, options))
-    format_, sentences = formats(alignments=True)[kind], False
+    format, text = _recognised(RawText(read_pieces(path, where), where, options))
+    format_, sentences = formats(alignments=True)[format], False
     for line in format_.lines(text, _wanted(format_, languages)):
         sentences = sentences or not is_blank(line)
         yield line
@@ -593,8 +593,8 @@ def _recognised(text: RawText) -> tuple[str, RawText]:
     while len(start) < LINE_LIMIT and b"\n" not in start.lstrip() and (piece := next(pieces, b"")):
         start += piece
     known = formats(alignments=True)
-    kind = next((name for name, found in known.items() if found.recognises(start)), DEFAULT)
-    return kind, replace(text, pieces=chain([start], pieces))
+    format = next((name for name, found in known.items() if found.recognises(start)), DEFAULT)
+    return format, replace(text, pieces=chain([start], pieces))
 
 
 def _wanted(format_: BitextFormat, languages: tuple[str, str]) -> tuple[str, str]:

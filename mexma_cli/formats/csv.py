@@ -41,19 +41,19 @@ ROWS = ("tsv", "csv", "jsonl")
 """The formats of `row_lines`."""
 
 
-def row_lines(rows: Iterable[Sequence[Any]], names: Sequence[str], kind: str) -> Iterator[Chunk]:
+def row_lines(rows: Iterable[Sequence[Any]], names: Sequence[str], format: str) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: rows that begin with a score and two sentences, as one of `ROWS`."""
-    if kind == "tsv":
+    if format == "tsv":
         yield from tsv_lines(rows)
-    elif kind == "jsonl":
+    elif format == "jsonl":
         yield from object_lines(dict(zip(names, row, strict=True)) for row in rows)
     else:
         yield from (((_line(row),), 0) for row in chain([names], rows))
 
 
-def fields_line(fields: Sequence[str], kind: str) -> str:
+def fields_line(fields: Sequence[str], format: str) -> str:
     """A line of fields without tabs and line ends, in CSV or else in TSV."""
-    return _line(fields) if kind == Csv.name else "\t".join(fields) + "\n"
+    return _line(fields) if format == Csv.name else "\t".join(fields) + "\n"
 
 
 def _line(fields: Iterable[Any]) -> str:

@@ -65,7 +65,7 @@ MARGINS = {
 
 
 def margin(
-    cosine: np.ndarray, forward_mean: np.ndarray, backward_mean: np.ndarray, kind: str = "ratio"
+    cosine: np.ndarray, forward_mean: np.ndarray, backward_mean: np.ndarray, name: str = "ratio"
 ) -> np.ndarray:
     """Score pairs by their cosine c against b, the mean of the mean cosines of both neighbourhoods.
 
@@ -74,14 +74,14 @@ def margin(
 
     Args:
         cosine, forward_mean, backward_mean: float32, of shapes that broadcast.
-        kind: a name in `MARGINS`.
+        name: a name in `MARGINS`.
 
     Raises:
         ValueError: there is no margin of that name.
     """
-    if kind not in MARGINS:
-        raise ValueError(f"margin {kind!r} is none of {', '.join(MARGINS)}")
-    return MARGINS[kind].score(cosine, (forward_mean + backward_mean) / 2)
+    if name not in MARGINS:
+        raise ValueError(f"margin {name!r} is none of {', '.join(MARGINS)}")
+    return MARGINS[name].score(cosine, (forward_mean + backward_mean) / 2)
 
 
 def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:

@@ -107,7 +107,7 @@ def best_of(
     ids: np.ndarray,
     own_mean: np.ndarray,
     near_mean: Callable[[np.ndarray], np.ndarray],
-    kind: str,
+    name: str,
 ) -> Candidates:
     """Every row, as source, with the best of its neighbours by margin, in row order.
 
@@ -125,7 +125,7 @@ def best_of(
     for part in slices_of(len(rows), max(1, _ENTRIES // max(1, ids.shape[1]))):
         own = rows[part]
         near, other = cosines[own], ids[own]
-        margins = _margins(near, other, own_mean[own], near_mean(own), kind)
+        margins = _margins(near, other, own_mean[own], near_mean(own), name)
         place = margins.argmax(axis=1)[:, None]
         best[part] = np.take_along_axis(other, place, 1)[:, 0]
         scores[part] = np.take_along_axis(margins, place, 1)[:, 0]
@@ -134,10 +134,10 @@ def best_of(
 
 
 def _margins(
-    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, near_mean: np.ndarray, kind: str
+    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, near_mean: np.ndarray, name: str
 ) -> np.ndarray:
     """Margins [n, k] of some rows' neighbours; -inf where a row has fewer than k."""
-    scores = margin(cosines, own_mean[:, None], near_mean, kind)
+    scores = margin(cosines, own_mean[:, None], near_mean, name)
     absent = ids < 0
     if absent.any():
         scores = np.where(absent, np.float32(-np.inf), scores)

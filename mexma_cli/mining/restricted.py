@@ -104,24 +104,24 @@ def _compare(
     left: np.ndarray,
     right: np.ndarray,
     means: Means,
-    kind: str,
+    name: str,
     forward: _Best,
     backward: _Best,
 ) -> None:
     """Merge the best pairs of [a] rows and [b] columns, unit vectors [a, d] and [b, d], into both lists."""
-    if len(rows) * len(columns) < _EXACT or MARGINS[kind].slope is None:
+    if len(rows) * len(columns) < _EXACT or MARGINS[name].slope is None:
         a, b = (place.reshape(-1) for place in np.indices((len(rows), len(columns))))
     else:
         low = forward.margins[rows, -1], backward.margins[columns, -1]
-        a, b = _promising(left, right, means, kind, forward.ids.shape[1], low)
+        a, b = _promising(left, right, means, name, forward.ids.shape[1], low)
     cosines = dots(left, right, a, b)
-    margins = margin(cosines, means[0][a], means[1][b], kind)
+    margins = margin(cosines, means[0][a], means[1][b], name)
     forward.add(rows[a], columns[b], cosines, margins)
     backward.add(columns[b], rows[a], cosines, margins)
 
 
 def _promising(
-    left: np.ndarray, right: np.ndarray, means: Means, kind: str, k: int, low: Means
+    left: np.ndarray, right: np.ndarray, means: Means, name: str, k: int, low: Means
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs that may be among the k best of their row or of their column.
 
@@ -133,8 +133,8 @@ def _promising(
     """
     error = np.float32(2.1 * left.shape[1] * 2.0**-24 + 1e-7)
     own, other = means[0][:, None], means[1][None, :]
-    estimate = margin(left @ right.T, own, other, kind)
-    slope = MARGINS[kind].slope
+    estimate = margin(left @ right.T, own, other, name)
+    slope = MARGINS[name].slope
     assert slope is not None
     slack = error * slope((own + other) / 2) + np.float32(1e-6) * (np.abs(estimate) + 1)
     most = estimate + slack

@@ -116,7 +116,7 @@ class FilterJob:
         exclude: Files whose sentences the rule `excluded` drops: a line or a column each, or pairs in any
             format that is read; of a file of labels, the pairs that are wrong.
         output: Named by the user; None is stdout.
-        kind: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
+        format: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair, a line of TSV as it was read, and
             of other formats the columns of `mexma mine --with-ids`; or CSV.
         report: A file for the counts, as JSON.
@@ -130,7 +130,7 @@ class FilterJob:
     settings: RuleSettings = RuleSettings()
     exclude: tuple[Path, ...] = ()
     output: Path | None = None
-    kind: str | None = None
+    format: str | None = None
     rejects: Path | None = None
     report: Path | None = None
     workers: int = 1
@@ -168,35 +168,35 @@ def filter_files(
     bitext = open_pairs(
         *job.inputs, languages=job.languages, options=LANGUAGES_STATED_BY, left_out=found.left_out
     )
-    kind = _written_as(job, bitext.kind)
-    outputs = outputs_of(job.output, kind, as_codes(bitext.languages))
+    format = _written_as(job, bitext.format)
+    outputs = outputs_of(job.output, format, as_codes(bitext.languages))
     with only_process(outputs), together(), ExitStack() as stack:
         rules, model = _rules_of(job, bitext.languages)
-        judged = _judged(bitext, rules, model, job, kind == bitext.kind, found.left_out, on_progress)
+        judged = _judged(bitext, rules, model, job, format == bitext.format, found.left_out, on_progress)
         batches = stack.enter_context(closing(judged))
         again = [name for name in job.limits if name in HASHES]
         every = mark_duplicates(batches, again) if again else batches
         rejects = stack.enter_context(text_file(job.rejects)) if job.rejects else None
         kept = _kept(every, found, rejects, format_of(job.rejects), bitext.header)
-        changed = write_chunks(outputs, _written(kept, bitext, kind, found.left_out))
+        changed = write_chunks(outputs, _written(kept, bitext, format, found.left_out))
         if job.report is not None:
-            made = {"files": list(map(str, outputs)), "format": kind}
+            made = {"files": list(map(str, outputs)), "format": format}
             _write_report(job, bitext.languages, made, found, argv)
     return found, changed
 
 
-def _written_as(job: FilterJob, kind: str) -> str:
+def _written_as(job: FilterJob, format: str) -> str:
     """The format of the output, for an input of a format."""
-    same = formats(alignments=True)[kind]
+    same = formats(alignments=True)[format]
     named = None if str(job.output or "-") == "-" else format_of(job.output)
-    if same.whole_documents and job.kind is None and named == "jsonl":
+    if same.whole_documents and job.format is None and named == "jsonl":
         raise MexmaError(
             f"{label_of(job.inputs[0])} has whole documents, and what is kept of them is pairs of sentences",
             "--format jsonl writes these; `mexma align` drops documents by --min-aligned, and alignments by "
             "--threshold",
         )
-    if job.kind is not None:
-        return named_format(job.output, job.kind).name
+    if job.format is not None:
+        return named_format(job.output, job.format).name
     unwritten = same.two_files or same.alignments_only
     return named or (Tsv.name if unwritten else same.name)
 
@@ -302,7 +302,7 @@ def _judged(
 
 
 def _batches(bitext: OpenedPairs, as_read: bool, rejects: bool) -> Iterator[Batch]:
-    is_tsv, with_ids = bitext.kind == Tsv.name, None
+    is_tsv, with_ids = bitext.format == Tsv.name, None
     while batch := list(islice(bitext.records, _BATCH)):
         sources, targets = (
             [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
@@ -388,7 +388,7 @@ def mark_duplicates(batches: Iterator[Judged], rules: Sequence[str]) -> Iterator
 
 
 def _kept(
-    batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None, kind: str, header: Sequence[str]
+    batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None, format: str, header: Sequence[str]
 ) -> Iterator[list[str | Pair]]:
     """The pairs that are kept of each batch; the rest goes to `rejects`, of this format, with the names that
     lines have in the header, if there is one; and all is counted."""
@@ -397,13 +397,13 @@ def _kept(
         rows = np.flatnonzero(codes).tolist()
         if rejects is not None and rows:
             pairs = [str((as_tsv or records)[row]).split("\t") for row in rows]
-            if kind == Csv.name and not dropped:
+            if format == Csv.name and not dropped:
                 names = header[0].split("\t") if header else fields_of(len(pairs[0]))
-                rejects.write(fields_line(["reason", "number", *names], kind).encode())
+                rejects.write(fields_line(["reason", "number", *names], format).encode())
             for row, pair in zip(rows, pairs, strict=True):
                 reason = NAMES[codes[row]] + (f": {seen[row]}" if row in seen else "")
                 fields = reason, str(found.read + row + 1), *pair
-                rejects.write(fields_line(fields, kind).encode())
+                rejects.write(fields_line(fields, format).encode())
         dropped.update(codes[rows].tolist())
         kept = np.flatnonzero(codes == 0).tolist()
         found.read += len(codes)
@@ -419,7 +419,7 @@ def _as_tsv(pair: Pair, with_ids: bool) -> str:
 
 
 def _written(
-    kept: Iterator[list[str | Pair]], bitext: OpenedPairs, kind: str, left_out: Counter[str]
+    kept: Iterator[list[str | Pair]], bitext: OpenedPairs, format: str, left_out: Counter[str]
 ) -> Iterator[Chunk]:
     """The text of the outputs: lines as they are, below the header that they have, which then
     is not left out; pairs in the format, whose other values are left out."""
@@ -432,12 +432,12 @@ def _written(
         return
     pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
     with_ids = any(any(pair[3:]) for pair in first)
-    if not with_ids and formats()[kind].ids == "wanted":
+    if not with_ids and formats()[format].ids == "wanted":
         pairs = _without_ids(pairs, widest(pair for pair in first if not isinstance(pair, str)), left_out)
     source, target = bitext.languages
-    if kind == Tmx.name:
+    if format == Tmx.name:
         source, target = bitext.tags[0] or source, bitext.tags[1] or target
-    yield from formats()[kind].write(pairs, (source, target), with_ids)
+    yield from formats()[format].write(pairs, (source, target), with_ids)
     left_out.update(bitext.other_values if first else {})
 
 

@@ -353,33 +353,35 @@ def _file(where: Path) -> Info:
     of a binary format without pairs is refused."""
     found, left_out = None, Counter[str]()
     start = next(read_pieces(where, str(where)), b"")
-    binary = any(kind.compressed and kind.recognises(start) for kind in formats().values())
+    binary = any(known.compressed and known.recognises(start) for known in formats().values())
     with suppress(*[MexmaError] * (not binary)):
         found = open_pairs(where, left_out=left_out)
-    if found is None or found.kind == Tmx.name:  # which may have more than two languages
+    if found is None or found.format == Tmx.name:  # which may have more than two languages
         with suppress(MexmaError):
             left_out = Counter()
-            found = open_pairs(where, languages=(NO_SIDE, NO_SIDE), kind=Tmx.name, left_out=left_out)
-    if (found is None or found.kind == DEFAULT) and not start:
+            found = open_pairs(where, languages=(NO_SIDE, NO_SIDE), format=Tmx.name, left_out=left_out)
+    if (found is None or found.format == DEFAULT) and not start:
         return Info(str(where), "empty file")
-    if found is None or (found.kind == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
+    if found is None or (found.format == DEFAULT and (text := scan(where, any_kind=True)).tabs < text.lines):
         return _text(where)
     codes = [code for code in found.languages if code not in (NO_SIDE, languages.UNSTATED)]
     spoken = [f"{code} ({languages.name(code)})" for code in codes]
-    info = Info(str(where), "sentence pairs", {"format": found.kind, "languages": ", ".join(spoken) or None})
+    info = Info(
+        str(where), "sentence pairs", {"format": found.format, "languages": ", ".join(spoken) or None}
+    )
     first: Any = None
     with info.checking():
-        called = "units" if found.kind == Tmx.name else "pairs"
+        called = "units" if found.format == Tmx.name else "pairs"
         for info.facts[called], pair in enumerate(found.pairs, 1):
             first = first or pair
     info.rows = [
         {"tag": tag, "language": languages.name(languages.known(tag)), "segments": count}
         for tag, count in found.segments.items()
     ]
-    if found.kind == DEFAULT and (info.problems or first is None or first.source.isdecimal()):
+    if found.format == DEFAULT and (info.problems or first is None or first.source.isdecimal()):
         return _text(where)
-    if found.kind == CSV and first is None and info.problems:
-        return _table(where, found.kind, *info.problems)
+    if found.format == CSV and first is None and info.problems:
+        return _table(where, found.format, *info.problems)
     info.facts["columns"] = (
         [name for name, value in first._asdict().items() if value is not None] if first else []
     )
@@ -389,9 +391,9 @@ def _file(where: Path) -> Info:
     return info
 
 
-def _table(where: Path, kind: str, without_pairs: str) -> Info:
+def _table(where: Path, format: str, without_pairs: str) -> Info:
     """A table of which it is not known what its columns are."""
-    info = Info(str(where), "table", {"format": kind, "rows": 0, "no pairs": without_pairs})
+    info = Info(str(where), "table", {"format": format, "rows": 0, "no pairs": without_pairs})
     with info.checking():
         for info.facts["rows"], row in enumerate(open_lines(where), 1):
             info.facts.setdefault("first row", row.split("\t"))

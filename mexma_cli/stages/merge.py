@@ -15,9 +15,9 @@ from mexma_cli.files import (
     check_parent,
     clear,
     no_space_as_message,
-    partial,
     resolved,
     workplace,
+    workplace_path,
 )
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import (
@@ -174,9 +174,9 @@ def _content(shard: Shard) -> tuple[int, list[str]]:
 def check_output(output: Path, overwrite: bool) -> None:
     """Refuse to merge over anything, unless that is wanted and it is an embedding store."""
     EmbeddingStore.check_replaceable(output, overwrite)
-    if (partial(output) / PROGRESS).is_file() and not overwrite:
+    if (workplace_path(output) / PROGRESS).is_file() and not overwrite:
         raise MexmaError(
-            f"{partial(output)} is the beginning of another store of that name",
+            f"{workplace_path(output)} is the beginning of another store of that name",
             "finish it by the command that began it, --overwrite it, or name another output with -o",
         )
 

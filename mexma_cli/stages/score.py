@@ -235,13 +235,13 @@ def scored_lines(
     target: EmbeddingStore,
     scored: Scored,
     scores_only: bool = False,
-    kind: str = DEFAULT,
+    format: str = DEFAULT,
     explain: bool = False,
     own: Mapping[str, OfSentences] = MappingProxyType({}),
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, and TAB probability if it
     is known, TAB why the pair may be no translation (`explain`), and features of the user's `own`; the scores
-    alone; or the like in another format (`kind`, one of `formats.csv.ROWS`)."""
+    alone; or the like in another format (`format`, one of `formats.csv.ROWS`)."""
     scores = shortest(scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
@@ -252,7 +252,7 @@ def scored_lines(
     names = [*ExplainedPair._fields[: 3 + len(more)], *own]
     more += [shortest(values) for values in _own_values(source, target, own)]
     rows = zip(scores, source.sentences(), target.sentences(), *more, strict=True)
-    yield from row_lines(rows, names, kind)
+    yield from row_lines(rows, names, format)
 
 
 def _own_values(

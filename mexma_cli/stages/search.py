@@ -106,9 +106,9 @@ def found_pairs(
                 yield FoundPair(float("nan"), query, "", 0, 0, "")
 
 
-def lines_of(found: Iterable[FoundPair], kind: str = DEFAULT) -> Iterator[Chunk]:
+def lines_of(found: Iterable[FoundPair], format: str = DEFAULT) -> Iterator[Chunk]:
     """Yield the hits as lines of one of `formats.csv.ROWS`, for `text.writing.write_chunks`."""
-    yield from row_lines(found, ("score", "query", "sentence", *FoundPair._fields[3:]), kind)
+    yield from row_lines(found, ("score", "query", "sentence", *FoundPair._fields[3:]), format)
 
 
 def places(target: EmbeddingStore, documents: Path | None = None) -> Place:

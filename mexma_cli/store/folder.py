@@ -100,7 +100,7 @@ class Folder(Generic[Manifest]):
 
     @classmethod
     def _missing(cls, folder: Path) -> MexmaError:
-        if any((place / files.PROGRESS).is_file() for place in (folder, files.partial(folder))):
+        if any((place / files.PROGRESS).is_file() for place in (folder, files.workplace_path(folder))):
             return MexmaError(
                 f"{folder}: its making was interrupted, there is no finished {cls.what}",
                 "run the same command again: it goes on where it stopped",

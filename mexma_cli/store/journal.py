@@ -249,7 +249,7 @@ def kept_beside(
     if output is None or files.is_special(output):
         yield None
         return
-    folder = files.partial(output)
+    folder = files.workplace_path(output)
     kept = kind(folder, run)
     with files.until_done(folder, lambda: kept.begun):
         yield kept

@@ -173,7 +173,7 @@ def searching(path: Path, overwrite: bool = False) -> Iterator[None]:
     files.check_parent(path)
     with files.workplace(path):
         if overwrite:
-            files.remove(files.partial(path), but=(files.MARK,))
+            files.remove(files.workplace_path(path), but=(files.MARK,))
         yield
 
 
@@ -185,7 +185,7 @@ def write(
     assert set(arrays) == set(ARRAYS), sorted(arrays)
     assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
     written, folder = [], files.in_work(final)
-    with files.no_space_as_message(files.partial(final)):
+    with files.no_space_as_message(files.workplace_path(final)):
         if folder.exists():
             files.remove(folder)
         folder.mkdir()

@@ -89,7 +89,7 @@ class EmbeddingWriter:
         assert not (overwrite and append), "a store is made anew or made longer"
         assert settings.source_checksum == source.checksum
         self.path = Path(path)
-        self._work, self._folder = files.partial(self.path), files.in_work(self.path)
+        self._work, self._folder = files.workplace_path(self.path), files.in_work(self.path)
         self._progress = self._work / files.PROGRESS
         self._settings, self._by = settings, by
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)

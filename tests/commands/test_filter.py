@@ -155,7 +155,7 @@ def test_a_pipe_keeps_the_format(kind: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(ok(filtered("-", *LANGUAGES, stdin=content)).stdout_bytes)
     found = open_pairs(tmp_path / "out", languages=("fra_Latn", "eng_Latn"))
     kept = [pair for pair, (reason, *_) in zip(mined(*PAIRS), PAIRS, strict=True) if not reason]
-    assert found.kind == kind and list(found.pairs) == kept
+    assert found.format == kind and list(found.pairs) == kept
 
 
 def test_formats_are_changed_with_scores_and_ids(tmp_path: Path) -> None:

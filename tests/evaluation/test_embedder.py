@@ -11,7 +11,7 @@ import pytest
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.embedder import Embedder, default_folder, mark_unknown
-from mexma_cli.files import partial
+from mexma_cli.files import workplace_path
 from mexma_cli.reporting.result import Result
 
 
@@ -27,7 +27,7 @@ def test_second_time_nothing_is_embedded(
     calls: list[tuple[int, int]] = []
     first = Embedder(encoder, tmp_path / "new")(text)
     (kept,) = (tmp_path / "new").iterdir()
-    partial(kept).mkdir()  # as after a kill at the end of its work
+    workplace_path(kept).mkdir()  # as after a kill at the end of its work
     again = Embedder(encoder, tmp_path / "new", lambda *done: calls.append(done))(text)
     np.testing.assert_array_equal(first, encoder.embed(text))
     np.testing.assert_array_equal(again, first)

@@ -197,7 +197,7 @@ def test_names_of_sides_are_no_languages(
         kinds += ["tsv"] * ("fr" not in row)
     for kind in kinds:
         found = open_pairs(tmp_path / kind, languages=("fr", "en"))
-        assert (found.kind, list(found.pairs), dict(found.others)) == (kind, [pair], others)
+        assert (found.format, list(found.pairs), dict(found.others)) == (kind, [pair], others)
 
 
 def test_reads_pairs_of_two_fields() -> None:
@@ -385,7 +385,7 @@ def test_all_that_is_known_of_a_pair_is_read_from_any_csv(
     ]
     path.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding)
     found = open_pairs(path)
-    assert (found.kind, list(found.pairs)) == ("csv", [MinedPair(0.5, "un", "one", 7)])
+    assert (found.format, list(found.pairs)) == ("csv", [MinedPair(0.5, "un", "one", 7)])
     assert found.others == {"url": 1, "cosine (no number)": 1}
 
 
@@ -774,7 +774,7 @@ def test_a_file_of_pairs_is_read_as_it_was_written(kind: str, pairs: list[Pair],
     languages = ("fra_Latn", "zho_Hant")
     write_chunks([path], formats()[kind].write(pairs, languages, with_ids=True))
     found = open_pairs(path, languages=languages)
-    assert (found.kind, list(found.pairs)) == (kind, pairs)
+    assert (found.format, list(found.pairs)) == (kind, pairs)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "jsonl"])

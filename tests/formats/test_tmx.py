@@ -354,7 +354,7 @@ def test_line_breaks_in_placeholders_are_spaces() -> None:
 def test_what_may_stand_before_the_root(tmp_path: Path, head: str) -> None:
     path = tmp_path / "pairs"
     path.write_text(units(regions("en", "fr"), head=head), "utf-8")
-    assert open_pairs(path).kind == "tmx"
+    assert open_pairs(path).format == "tmx"
     assert list(open_pairs(path).pairs) == [("en word", "fr word")]
 
 

@@ -26,7 +26,9 @@ def batches(rows: list[Row], size: int) -> Iterator[Judged]:
     for start in range(0, len(rows), size):
         sources, targets, broken = zip(*rows[start : start + size], strict=True)
         codes = np.array([CODES.get(name, 0) for name in broken], dtype=np.uint8)
-        yield Judged([f"{a} {b}" for a, b in zip(sources, targets, strict=True)], sources, targets, codes, {})
+        yield Judged(
+            [f"{a} {b}" for a, b in zip(sources, targets, strict=True)], sources, targets, codes, {}, []
+        )
 
 
 def expected(rows: list[Row], rules: list[str]) -> list[str]:

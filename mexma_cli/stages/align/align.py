@@ -211,12 +211,12 @@ class Aligned:
     def __len__(self) -> int:
         return len(self._written())
 
-    def written(self, kind: BitextFormat) -> Iterable[Any]:
+    def written(self, format_: BitextFormat) -> Iterable[Any]:
         """The records that a format writes: alignments, perhaps one-sided ones, too, or whole documents."""
         return (
             self.document_pairs()
-            if kind.whole_documents
-            else self._alignments(one_sided=kind.alignments_only)
+            if format_.whole_documents
+            else self._alignments(one_sided=format_.alignments_only)
         )
 
     def write(self, output: str | Path, format: str | None = None, with_ids: bool = False) -> int:
@@ -231,9 +231,9 @@ class Aligned:
         """
         path = Path(output)
         with naming_keywords(WRITING):
-            kind = named_format(path, format, alignments=True)
-            refuse_overwriting(outputs_of(path, kind.name, self.languages), self.inputs)
-            return write_pairs(path, kind, self.written(kind), self.languages, with_ids)
+            format_ = named_format(path, format, alignments=True)
+            refuse_overwriting(outputs_of(path, format_.name, self.languages), self.inputs)
+            return write_pairs(path, format_, self.written(format_), self.languages, with_ids)
 
     @cached_property
     def _enough(self) -> np.ndarray:

@@ -79,7 +79,7 @@ class AlignJob:
     """A job of aligning: the inputs, the settings and the outputs.
 
     Attributes:
-        files: Of the format `kind`; none for stdout.
+        files: Of this `format`; none for stdout.
         with_ids: Write the documents and lines, where the format has them if they are wanted.
         shard: Only this part of the pairs of documents.
         unaligned: A folder for the sentences that are in no alignment that is written.
@@ -88,7 +88,7 @@ class AlignJob:
     inputs: DocumentInputs
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
     files: list[Path] = field(default_factory=list)
-    kind: str = DEFAULT
+    format: str = DEFAULT
     with_ids: bool = False
     settings: AlignSettings = field(default_factory=AlignSettings)
     shard: Part | None = None
@@ -133,12 +133,12 @@ def align_files(
     `progress` leads from what is done ("aligning") to a function that is called with how much of how much;
     `on_aligned` is called with what was aligned, as long as it can be read.
     """
-    if job.settings.chunks is not None and not formats(alignments=True)[job.kind].whole_documents:
+    if job.settings.chunks is not None and not formats(alignments=True)[job.format].whole_documents:
         raise MexmaError("--chunks cuts whole documents", "add --format documents")
     with only_process(job.files), aligned(job, choice, progress) as run, together():
         started = time.monotonic()
-        found, kind = run.found, formats(alignments=True)[job.kind]
-        lines = kind.write(found.written(kind), job.languages, job.with_ids)
+        found, format_ = run.found, formats(alignments=True)[job.format]
+        lines = format_.write(found.written(format_), job.languages, job.with_ids)
         changed = write_chunks(job.files, lines)
         if job.unaligned is not None:
             _write_unaligned(job.unaligned, found)
@@ -182,7 +182,7 @@ def aligned(
             job.settings,
             job.languages,
             cleaners,
-            formats(alignments=True)[job.kind].whole_documents,
+            formats(alignments=True)[job.format].whole_documents,
         )
         clock.append(time.monotonic())
         if job.inputs.find:
@@ -224,7 +224,7 @@ def _journal(
         "prefix": encoder.prefix,
         "languages": " and ".join(job.languages),
         "max_size": job.settings.max_size,
-        "documents scored": formats(alignments=True)[job.kind].whole_documents,
+        "documents scored": formats(alignments=True)[job.format].whole_documents,
         "shard": job.shard and str(job.shard),
     }
     run, output = Unfinished(by="align", of=of), job.files[0] if job.files else None
@@ -298,7 +298,7 @@ def _write_report(
         "scores": quantiles(scores),
         "output": {
             "files": list(map(str, job.files)),
-            "format": job.kind,
+            "format": job.format,
             "unaligned": str(job.unaligned) if job.unaligned else None,
             "changed_sentences": changed,
         },

@@ -63,7 +63,7 @@ def mine_files(
     changed to fit the format."""
     with only_process(job.files), mined(job, encoder, on_embedding, on_progress) as run, together():
         started = time.monotonic()
-        changed = write_chunks(job.files, formats()[job.kind].write(run.found, job.languages, job.with_ids))
+        changed = write_chunks(job.files, formats()[job.format].write(run.found, job.languages, job.with_ids))
         if job.report is not None:
             write_report(run, changed, argv, {"writing": time.monotonic() - started})
     return run.found, changed
@@ -175,7 +175,7 @@ def write_report(run: MiningRun, changed: int, argv: Sequence[str], seconds: dic
         },
         "counts": {"candidates": mined.found, "dropped": mined.dropped, "written": len(mined.candidates)},
         "scores": quantiles(scores),
-        "output": {"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
+        "output": {"files": list(map(str, job.files)), "format": job.format, "changed_sentences": changed},
         "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }

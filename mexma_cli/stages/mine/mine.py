@@ -51,7 +51,7 @@ class MiningJob:
 
     Attributes:
         paths: Source and target, stores or texts; twice the same for the pairs within one text.
-        files: Of the format `kind`; none for stdout.
+        files: Of this `format`; none for stdout.
         with_ids: Look up ranks and neighbourhood means of the pairs, and write them.
         documents: Only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so a pair scores the same with and without.
@@ -63,7 +63,7 @@ class MiningJob:
     languages: tuple[str, str] = (UNSTATED, UNSTATED)
     settings: MineSettings = field(default_factory=MineSettings)
     files: list[Path] = field(default_factory=list)
-    kind: str = DEFAULT
+    format: str = DEFAULT
     with_ids: bool = False
     documents: DocumentFiles | None = None
     neighbours: Path | SearchResult | None = None
@@ -230,9 +230,9 @@ class Mined:
         """
         path = Path(output)
         with naming_keywords(WRITING):
-            kind = named_format(path, format)
-            refuse_overwriting(outputs_of(path, kind.name, self.languages), self.inputs)
-            return write_pairs(path, kind, self, self.languages, self.with_ids)
+            format_ = named_format(path, format)
+            refuse_overwriting(outputs_of(path, format_.name, self.languages), self.inputs)
+            return write_pairs(path, format_, self, self.languages, self.with_ids)
 
 
 def mine(

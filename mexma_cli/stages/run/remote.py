@@ -33,11 +33,11 @@ from mexma_cli.files import (
     make_folder,
     make_parent,
     no_space_as_message,
-    partial,
     read_json,
     stays_inside,
     whole_file,
     workplace,
+    workplace_path,
     write_json_atomic,
 )
 from mexma_cli.languages import UNSTATED
@@ -146,7 +146,7 @@ def _copied(system: Any, path: str, folder: Path) -> Path:
         if os.path.lexists(copy):
             ours = {before.get("checksum")}
             with suppress(MexmaError):  # a run was killed when the copy had its name
-                ours.add(Unfinished.read(partial(copy)).facts.get("checksum"))
+                ours.add(Unfinished.read(workplace_path(copy)).facts.get("checksum"))
             if not copy.is_file() or (found := checksum_file(copy)) not in ours:
                 raise in_the_way(copy)
             if found != before.get("checksum"):
@@ -177,7 +177,7 @@ def _state(system: Any, path: str) -> dict[str, Any]:
 def _copy(system: Any, path: str, state: dict[str, Any], copy: Path, noted: Path) -> None:
     """Copy a file from where it was left, if it was, and note its state and checksum; goes on after errors as
     long as each time more comes. A file that has changed meanwhile is refused."""
-    run, folder = Unfinished(by="run", of=state), partial(copy)
+    run, folder = Unfinished(by="run", of=state), workplace_path(copy)
     with no_space_as_message(copy), workplace(copy) as part:
         with part.open("a+b") as file:
             left = run.left_in(folder)

@@ -43,12 +43,12 @@ from mexma_cli.files import (
     make_folder,
     make_parent,
     no_space_as_message,
-    partial,
     read_manifest,
     remove,
     stays_inside,
     until_done,
     workplace,
+    workplace_path,
     write_json_atomic,
 )
 from mexma_cli.settings.corpus import CorpusEncoder, CorpusMining, CorpusRecipe
@@ -430,13 +430,13 @@ class RunFolder:
             made, kept = part / place.stem, self._read(unit.name)
             run = Unfinished(by="run", of={"unit": unit.name, "key": key})
             replaced = kept is not None and not kept.key  # what is in the workplace may be the one before
-            if replaced or not run.left_in(partial(place)):
-                remove(partial(place), but=(MARK,))
+            if replaced or not run.left_in(workplace_path(place)):
+                remove(workplace_path(place), but=(MARK,))
                 part.mkdir()
-                run.enter(partial(place))
+                run.enter(workplace_path(place))
             elif (made / MANIFEST).is_file():
                 remove(made)  # finished, but nobody has said so
-            with until_done(partial(place), lambda: any(part.rglob(PROGRESS))):
+            with until_done(workplace_path(place), lambda: any(part.rglob(PROGRESS))):
                 yield made
 
     def finish(

@@ -419,6 +419,6 @@ def _tmx(path: Path, language: str, prefix: str, passed_over: Counter[str]) -> I
     if language == UNSTATED:
         raise MexmaError(f"{label_of(path)} has several languages", "say which one is wanted: --lang fra")
     sides = (language, NO_SIDE)
-    bitext = open_pairs(path, languages=sides, kind="tmx", options="--lang", left_out=passed_over)
+    bitext = open_pairs(path, languages=sides, format="tmx", options="--lang", left_out=passed_over)
     for number, pair in enumerate(bitext.pairs, 1):
         yield RawDocument("text", f"{prefix}{number}", pair.source.encode("utf-8"))

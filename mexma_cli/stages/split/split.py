@@ -30,9 +30,9 @@ from mexma_cli.files import (
     check_outside_stores,
     is_special,
     no_space_as_message,
-    partial,
     read_json,
     together,
+    workplace_path,
     write_json_atomic,
 )
 from mexma_cli.formats.bitext import format_of
@@ -166,7 +166,7 @@ def split(
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
     _check_beside(outputs)
-    check_outside_stores(partial(outputs.sentences) / KEPT)
+    check_outside_stores(workplace_path(outputs.sentences) / KEPT)
     worker = ChunkWorker(how)
     model = worker.check()
     report_progress = on_progress or (lambda done, total: None)
@@ -255,7 +255,7 @@ def _check_beside(outputs: SplitOutputs) -> None:
         if found["kind"] == _KIND:
             made = {outputs.report.name, *(Path(file).name for file in found["output"]["files"])}
     for path in (outputs.report, outputs.documents):
-        ours = path.name in made or (partial(path) / MARK).is_file()
+        ours = path.name in made or (workplace_path(path) / MARK).is_file()
         if path.exists() and not is_special(path) and not ours:
             raise MexmaError(
                 f"{path} would be replaced, and is no output of an earlier `mexma split`",

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MARK, checksum_file, in_work, make_folder, partial
+from mexma_cli.files import MARK, checksum_file, in_work, make_folder, workplace_path
 from mexma_cli.stages.run import remote
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.remote import check_destination, fetch, send
@@ -105,7 +105,7 @@ def test_a_file_of_the_users_in_the_place_of_a_copy_stays(
         assert copy.read_bytes() == b"my own"
         copy.write_bytes(content)
         assert fetch("memory://texts/a.txt", tmp_path) == [copy]
-    assert not partial(copy).exists()
+    assert not workplace_path(copy).exists()
     memory.pipe_file("/texts/a.txt", b"c")
     copy.write_bytes(b"my own")
     with pytest.raises(MexmaError, match=r"files/texts/a\.txt is not of this run"):
@@ -200,12 +200,12 @@ def test_a_copy_that_breaks_off_is_gone_on_with(
     failing(20, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         fetch("memory://large", tmp_path)
-    begun = partial(copy) / copy.name
+    begun = workplace_path(copy) / copy.name
     begun.write_bytes(b"?" + begun.read_bytes()[1:])
     damaged = failing(101, OSError())
     assert fetch("memory://large", tmp_path) == [copy] and copy.read_bytes() == large[::-1]
     assert damaged.read == 100
-    assert not partial(copy).exists()
+    assert not workplace_path(copy).exists()
 
 
 def test_what_a_file_system_lacks_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_kill_cuts_no_file_on_a_local_disk(tmp_path: Path, monkeypatch: pytest
     @contextmanager
     def kept(final: Path) -> Iterator[Path]:
         """As a kill leaves it."""
-        part = partial(final)
+        part = workplace_path(final)
         make_folder(part)
         (part / MARK).touch()
         yield in_work(final)
