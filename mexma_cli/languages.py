@@ -108,12 +108,14 @@ def bcp47(code: str) -> str:
     import langcodes  # 10 ms
 
     base, _, script = code.partition("_")
-    aliases = [alias for alias, meant in _table()[1].items() if meant.partition("_")[0] == base]
-    own = base if aliases else langcodes.standardize_tag(base)
-    tag = next((alias for alias in aliases if len(alias) == 2), own)
+    short = [alias for alias, meant in _table()[1].items() if len(alias) == 2 and meant.startswith(base)]
+    tag = next((one for one in [*short, langcodes.standardize_tag(base)] if known(one) == known(base)), base)
+    tag = base if "-" in tag else tag  # Dari (prs) is fa-AF there
     if not script or [one for one in codes() if one.startswith(f"{base}_")] == [code]:
         return tag
-    return str(langcodes.Language.get(f"{tag}-{script}", normalize=False).simplify_script().to_tag())
+    tag = f"{tag}-{script}"
+    plain = str(langcodes.Language.get(tag, normalize=False).simplify_script().to_tag())
+    return plain if known(plain) == code else tag
 
 
 def resolve_pair(pair: str | Iterable[str]) -> tuple[str, str]:

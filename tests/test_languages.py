@@ -268,7 +268,10 @@ def test_a_name_in_place_of_a_code_is_understood() -> None:
         ("ceb_Latn", "ceb"),
         ("knc_Arab", "kr-Arab"),
         ("sme", "se"),
+        ("sme_Latn", "se-Latn"),
         ("tlh", "tlh"),
+        ("cnr", "cnr"),
+        ("cnr_Cyrl", "cnr-Cyrl"),
         ("pt-BR", "pt-BR"),
         ("und", "und"),
     ],
@@ -285,3 +288,14 @@ def test_every_language_has_a_tag_of_its_own_that_is_read_back() -> None:
     assert all(langcodes.tag_is_valid(tag) and languages.resolve(tag) == code for code, tag in tags.items())
     short = {code for code in tags if any(len(one) == 2 for one in languages.spellings(code))}
     assert all(len(tags[code].partition("-")[0]) == 2 for code in short)
+
+
+def test_languages_of_no_tag_of_their_own_keep_their_codes() -> None:
+    """What is usual in the tag of some, such as Montenegrin, is another language's code."""
+    import langcodes
+
+    found = [code for code in languages._registry().values() if langcodes.standardize_tag(code) != code]
+    others = {languages.known(code + script) for code in found for script in ("", "-Latn", "-Cyrl")}
+    tags = {code: languages.bcp47(code) for code in others - {"und"}}
+    assert len(tags) > 300 and len(set(tags.values())) == len(tags)
+    assert [code for code, tag in tags.items() if languages.known(tag) != code] == []
