@@ -776,7 +776,7 @@ def evaluate(
         if on_progress is not None:
             on_progress(done, data.sentences)
 
-    return measure(data, Embedder(loaded, on_progress=on_batch), wanted)
+    return measure(data, Embedder(loaded, on_batch=on_batch), wanted)
 
 
 @_checked

@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import json
 import logging
+import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -85,29 +87,48 @@ def notebook() -> str:
     return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
 
 
+USER = ROOT / "tests/user_script.py"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "after", "errors"),
-    [
-        ("", "", []),
-        ("threshold=0.5", "treshold=0.5", ["unexpected-keyword"]),
-        ('document="file"', 'document="fil"', ["bad-argument-type"]),
-    ],
-)
-def test_type_checkers_find_a_users_mistakes(
-    before: str, after: str, errors: list[str], tmp_path: Path
-) -> None:
-    """A setting that there is not, and a value that it cannot have."""
-    (tmp_path / "user.py").write_text(notebook().replace(before, after))
-    command = [
-        Path(sys.executable).with_name("pyrefly"),
-        "check",
-        "--python-interpreter-path",
-        sys.executable,
-    ]
-    command += ["--config", "pyproject.toml", "--output-format", "json", tmp_path / "user.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert [error["name"] for error in json.loads(done.stdout)["errors"]] == errors, done.stdout
+@pytest.mark.parametrize("checker", ["pyrefly", "mypy", "pyright"])
+def test_type_checkers_find_a_users_mistakes(checker: str, tmp_path: Path) -> None:
+    """A setting that there is not, and a value that it cannot have; and nothing in what is right."""
+    found = shutil.which(checker, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{checker} is not there: pip install mypy pyright")
+    right = USER.read_text(encoding="utf-8")
+    texts = {"script": right, "notebook": notebook()}
+    texts["misspelt"] = right.replace("precision=0.95", "precison=0.95")
+    texts["other_value"] = right.replace('document="file"', 'document="fil"')
+    names = [f"{name}.py" for name in texts]
+    for name, text in zip(names, texts.values(), strict=True):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps({"extraPaths": [str(ROOT)], "reportUnusedExpression": False})
+    )
+    options = {
+        "pyrefly": ["check", "--search-path", ROOT, "--python-interpreter-path", sys.executable],
+        "mypy": ["--python-executable", sys.executable, "--follow-imports", "silent", "--cache-dir", "mypy"],
+        "pyright": ["--pythonpath", sys.executable],
+    }
+    command = [found, *options[checker], *names]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"MYPYPATH": str(ROOT)}
+    )
+    wrong = set(re.findall(rf"\b({'|'.join(texts)})\.py:\d+", done.stdout))
+    assert wrong == {"misspelt", "other_value"}, done.stdout + done.stderr
+    assert "precison" in done.stdout and "fil" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_users_script_runs(folder: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, USER], cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert (
+        done.stdout.endswith("nosuch.emb: no such file or folder\n") and "are translations\n" in done.stdout
+    )
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,6 +541,11 @@ def test_arguments_of_another_type_are_refused(
         ("mine", "no --dtype, --k.txt and --top=x", "no --dtype, --k.txt and --top=x"),
         ("filter", "where it is one: --on low-score=0.5", "where it is one: on=['low-score=0.5']"),
         ("split", "which one is wanted: --lang fra", "which one is wanted: lang='fra'"),
+        (
+            "embed",
+            "name another output with -o, or --overwrite",
+            "name another output with `output`, or overwrite=True",
+        ),
         ("evaluate", "--langs 'xx' names no language", "`languages` 'xx' names no language"),
         ("train", "--resume continues it", "resume=True continues it"),
         (

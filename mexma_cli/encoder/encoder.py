@@ -477,13 +477,13 @@ class SentenceEncoder:
     def embed(
         self,
         sentences: Sequence[str] | Iterator[str],
-        on_progress: Callable[[int, int], object] | None = None,
+        on_batch: Callable[[int, int], object] | None = None,
     ) -> np.ndarray:
         """One vector a sentence, in the order given.
 
         Args:
             sentences: N strings; an empty one is embedded as <s></s>.
-            on_progress: Called after every batch with the sentences and tokens in it.
+            on_batch: Called after every batch with the sentences and tokens in it.
 
         Returns:
             float32 [N, dim], unit length where the encoder normalises.
@@ -494,11 +494,11 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         listed = list(sentences) if isinstance(sentences, Iterator) else sentences
-        (vectors,) = self.embed_each([listed], on_progress)
+        (vectors,) = self.embed_each([listed], on_batch)
         return vectors
 
     def embed_each(
-        self, texts: Iterable[Sequence[str]], on_progress: Callable[[int, int], object] | None = None
+        self, texts: Iterable[Sequence[str]], on_batch: Callable[[int, int], object] | None = None
     ) -> Iterator[np.ndarray]:
         """Embed several lists, as by `embed`; the next one is read and tokenised meanwhile."""
         embed_some = self._way_to_embed()
@@ -508,8 +508,8 @@ class SentenceEncoder:
                 vectors = np.empty((len(text), self.dim), dtype=np.float32)
             for rows, found in embed_some(some) if some.tokens else ():
                 vectors[start + rows] = found[:, : self.dim]
-                if on_progress:
-                    on_progress(len(rows), sum(len(some.tokens[row]) for row in rows))
+                if on_batch:
+                    on_batch(len(rows), sum(len(some.tokens[row]) for row in rows))
             start += len(some.tokens)
             if start == len(text):
                 yield vectors
@@ -583,7 +583,7 @@ class SentenceEncoder:
         self.prefix, self.batch_size = self.prefix if prompt is None else prompt, batch_size
         try:
             with tqdm(total=len(texts), unit="sentence", disable=not show_progress_bar) as bar:
-                vectors = self.embed(texts, on_progress=lambda done, _: bar.update(done))
+                vectors = self.embed(texts, on_batch=lambda done, _: bar.update(done))
         finally:
             self.prefix, self.batch_size = before
         if normalize_embeddings:

@@ -49,7 +49,7 @@ class Embedder:
 
     Args:
         folder: None: nothing is kept.
-        on_progress: As for `encoder.embed`; called once, with all sentences and 0 tokens, for vectors that
+        on_batch: As for `encoder.embed`; called once, with all sentences and 0 tokens, for vectors that
             were kept.
     """
 
@@ -57,11 +57,11 @@ class Embedder:
         self,
         encoder: SentenceEncoder,
         folder: Path | None = None,
-        on_progress: Callable[[int, int], object] | None = None,
+        on_batch: Callable[[int, int], object] | None = None,
     ) -> None:
         self.encoder = encoder
         self.folder = folder
-        self.on_progress = on_progress
+        self.on_batch = on_batch
 
     def __call__(
         self, sentences: Sequence[str], language: str | None = None, key_parts: Sequence[str] = ()
@@ -73,16 +73,16 @@ class Embedder:
             self.encoder.set_language(language and languages.resolve(language))
             key_parts = (*key_parts, self.encoder.language or "")
         if self.folder is None:
-            return self.encoder.embed(sentences, self.on_progress)
+            return self.encoder.embed(sentences, self.on_batch)
         path = self.folder / f"{_key(self.encoder, sentences, key_parts)}.npy"
         kept = _read(path, (len(sentences), self.encoder.dim))
         if kept is not None:
             with suppress(OSError, MexmaError):  # a run was killed when it had just kept them
                 clear(path)
-            if self.on_progress:
-                self.on_progress(len(sentences), 0)
+            if self.on_batch:
+                self.on_batch(len(sentences), 0)
             return kept
-        vectors = self.encoder.embed(sentences, self.on_progress)
+        vectors = self.encoder.embed(sentences, self.on_batch)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as file:

@@ -117,6 +117,7 @@ IN_PYTHON = {
     "model": "encoder",
     "neighbourhood": "k",
     "set": "overrides",
+    "o": "output",
     **dict.fromkeys(("source", "target"), "ids"),
     **dict.fromkeys(("lang", "langs", "source_lang", "target_lang"), "languages"),
 }

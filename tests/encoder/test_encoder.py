@@ -33,7 +33,7 @@ def test_results_stand_in_input_order(
     monkeypatch.setattr(encoder_module, "SENTENCES_PER_BUFFER", 5)
     texts = [*sentences["fra"], "", *sentences["eng"]]
     told: list[tuple[int, int]] = []
-    together = encoder.embed(texts, on_progress=lambda sentences, tokens: told.append((sentences, tokens)))
+    together = encoder.embed(texts, on_batch=lambda sentences, tokens: told.append((sentences, tokens)))
     assert len(told) > 4
     assert sum(count for count, _ in told) == len(texts)
     assert sum(tokens for _, tokens in told) == sum(map(len, encoder.tokenize(texts)))
