@@ -182,12 +182,12 @@ def language_list(text: str) -> dict[str, int | None]:
     lines: Iterable[str] = read_lines(path) if is_file else [text]
     for number, line in enumerate(lines, 1):
         for code in filter(None, re.split(r"[\s,]+", line.partition("#")[0])):
-            if _known(code) is None:
+            try:
+                resolve(code)
+            except MexmaError as error:
                 where = f"{path}, line {number}" if is_file else "--langs"
-                raise MexmaError(
-                    f"{where}: {code!r} is no language code",
-                    f"{', '.join(PUBLISHED_LISTS)}, a file of codes, or codes with commas between them",
-                )
+                lists = f"--langs takes {', '.join(PUBLISHED_LISTS)}, a file of codes, or codes"
+                raise MexmaError(f"{where}: {error.message}", f"{error.hint}; {lists}") from None
             codes.setdefault(code, number if is_file else None)
     if not codes:
         raise MexmaError(f"--langs {text!r} names no language")

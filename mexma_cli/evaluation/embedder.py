@@ -157,6 +157,9 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
         over the languages that are.
     """
     marks = ["yes" if languages.known(row["language"]) in known else "no" for row in result.rows]
+    target = result.settings.get("target")
+    if known and target is not None and languages.known(target) not in known:
+        log.warning("the encoder does not know the target language, %s", target)
     if not known or "no" not in marks:
         return result
     log.info(

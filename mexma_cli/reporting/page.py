@@ -115,7 +115,7 @@ def content(results: Sequence[Result], headings: Headings) -> dict[str, Any]:
         "title": f"Evaluation of {', '.join(names)}",
         "names": names,
         "encoders": _encoders(results),
-        "sections": [_section(group, headings) for group in by_key.values()],
+        "sections": [_section(group, headings, _apart(group[0], results)) for group in by_key.values()],
     }
 
 
@@ -125,7 +125,7 @@ def compared(results: Sequence[Result]) -> list[list[str]]:
     rows = [
         [
             one.task,
-            _data(one) + _rows_of(one),
+            _data(one) + _apart(one, results) + _rows_of(one),
             one.encoder["name"],
             *(shown_cell(one.scores.get(key), key) for key in keys),
         ]
@@ -149,6 +149,16 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
         label = ", ".join(str(own[key]) for key in ("name", *keys))
         renamed.append(replace(result, encoder=own | {"name": label}))
     return renamed
+
+
+def _apart(result: Result, results: Sequence[Result]) -> str:
+    """The settings by which a result differs from others of its task and data: `, margin absolute`."""
+    alike = [one.settings for one in results if (one.task, _data(one)) == (result.task, _data(result))]
+    words = ""
+    for key, value in result.settings.items():
+        if not isinstance(value, list) and any(one.get(key) != value for one in alike):
+            words += f", {key} {value}"
+    return words
 
 
 def _rows_of(result: Result) -> str:
@@ -186,8 +196,8 @@ def _encoders(results: Sequence[Result]) -> list[list[str]]:
     return [["encoder", *(key.replace("_", " ") for key in keys[1:])], *rows]
 
 
-def _section(group: Sequence[Result], headings: Headings) -> dict[str, Any]:
-    """The section for the results of one task on the same data."""
+def _section(group: Sequence[Result], headings: Headings, apart: str) -> dict[str, Any]:
+    """The section for the results of one task on the same data; `apart` tells it from others of these."""
     first = group[0]
     heading = headings.get(first.task, Heading(first.task, "", ""))
     better = f"{'lower' if heading.lower_is_better else 'higher'} is better"
@@ -199,7 +209,7 @@ def _section(group: Sequence[Result], headings: Headings) -> dict[str, Any]:
     return {
         "group": group,
         "heading": heading,
-        "headline": (f"{score} {arrow}{_mean_of(first, score)}", _data(first)),
+        "headline": (f"{score} {arrow}{_mean_of(first, score)}", _data(first) + apart),
         "first_scores": {one.encoder["name"]: shown_cell(one.scores.get(score), score) for one in group},
         "numbers": numbers,
         "measured": _measured(group),

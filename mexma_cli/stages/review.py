@@ -41,7 +41,9 @@ def review(
     chosen, total = _drawn(whole, count) if around is None else _nearest(whole, count, around)
     if not chosen:
         what = "pairs" if around is None or not total else "scores"
-        raise MexmaError(f"{label_of(bitext[0])} has no {what}", "`mexma mine` and `mexma score` write both")
+        raise MexmaError(
+            f"{label_of(bitext[0])} has no {what}", "`mexma mine` and `mexma score` write pairs with scores"
+        )
     ordered = sorted(chosen, key=lambda one: (-one.score if one.score == one.score else math.inf, one.number))
     doubts = Doubts.usual([(one.pair.source, one.pair.target) for one in ordered])
     write_page(

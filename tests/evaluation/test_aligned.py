@@ -67,15 +67,18 @@ def test_lists_of_codes(tmp_path: Path) -> None:
     assert language_list("fra, deu") == {"fra": None, "deu": None}
     assert len(language_list(",".join(language_list("81")))) == 80  # longer than a file's name can be
     path.write_text("fra\ndeu qqq\n")
-    with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
+    with pytest.raises(MexmaError, match=r"some.txt, line 2: unknown language code 'qqq'"):
         language_list(str(path))
+    with pytest.raises(MexmaError, match="unknown language code 'gr'") as raised:
+        language_list("gr,fra")
+    assert "ell_Grek (Greek)" in (raised.value.hint or "")
 
 
 def test_a_language_is_one_beside_a_text_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fra").write_text("Bonjour\n")
     assert language_list("fra") == {"fra": None}
-    with pytest.raises(MexmaError, match="fra, line 1: 'Bonjour' is no language code"):
+    with pytest.raises(MexmaError, match="fra, line 1: unknown language code 'Bonjour'"):
         language_list("./fra")
 
 

@@ -112,6 +112,12 @@ def test_nothing_is_marked_where_all_are_known_or_nobody_has_said(known: tuple[s
     assert mark_unknown(RESULT, known) == RESULT
 
 
+def test_a_target_that_is_not_known_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    mark_unknown(replace(RESULT, settings={"target": "pes_Arab"}), ("deu_Latn", "fra_Latn", "yue_Hant"))
+    mark_unknown(replace(RESULT, settings={"target": "fra"}), ("deu_Latn", "fra_Latn", "yue_Hant"))
+    assert caplog.text.count("does not know the target language") == 1 and "pes_Arab" in caplog.text
+
+
 def test_of_no_known_language_there_is_no_mean() -> None:
     found = mark_unknown(RESULT, ("spa_Latn",))
     assert found.scores == RESULT.scores

@@ -11,7 +11,7 @@ import pytest
 
 from mexma_cli.commands.eval import headings
 from mexma_cli.reporting import templates
-from mexma_cli.reporting.page import TEMPLATE, Chart, Series, content, ticks_of, write_results_page
+from mexma_cli.reporting.page import TEMPLATE, Chart, Series, compared, content, ticks_of, write_results_page
 from mexma_cli.reporting.result import Result
 
 XSIM = Result(
@@ -107,6 +107,16 @@ def test_encoders_of_one_name_are_told_apart() -> None:
     assert "mini, f, cls (here)" in text and "mini, h, cls (here)" in text
     overview = text[: text.index("</section>")]
     assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
+
+
+def test_measurements_that_differ_in_a_setting_say_which() -> None:
+    absolute = replace(XSIM, settings=XSIM.settings | {"margin": "absolute"})
+    assert [row[1] for row in compared([XSIM, absolute])[1:]] == [
+        "flores, margin ratio, mean of 2 languages",
+        "flores, margin absolute, mean of 2 languages",
+    ]
+    assert compared([XSIM])[1][1] == "flores, mean of 2 languages"
+    assert "flores, margin absolute" in page(XSIM, absolute)
 
 
 @pytest.mark.parametrize("lacking", [0, 1])
