@@ -114,6 +114,16 @@ def check_recipe(recipe: CorpusRecipe) -> None:
             ours = folder.begun and path.is_file() and of_a_run(path)
         if os.path.lexists(path) and not ours and not (name == RECIPE and _is_recipe(path, recipe)):
             raise in_the_way(path)
+    name = _name_of(folder.path / RECIPE) if folder.begun else None
+    if name not in (None, recipe.name):
+        log.warning(
+            "%s is of the run %s, whose results are replaced; another `run` keeps both", folder.path, name
+        )
+
+
+def _name_of(path: Path) -> str | None:
+    """The name in a recipe that a run has written."""
+    return limited_yaml.parsed_yaml(path.read_text(encoding="utf-8"))["name"] if _is_resolved(path) else None
 
 
 def _is_thresholds(path: Path) -> bool:

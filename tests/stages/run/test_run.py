@@ -329,6 +329,13 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
             done(recipe, Selection(**wrong))  # type: ignore[arg-type]
 
 
+def test_the_folder_of_another_run_is_told_of(copy: CorpusRecipe, caplog: pytest.LogCaptureFixture) -> None:
+    done(copy)
+    assert "is of the run" not in caplog.text
+    done(copy.but(name="other"))
+    assert f"is of the run {copy.name}, whose results are replaced; another `run` keeps both" in caplog.text
+
+
 def test_the_page_of_one_pair_keeps_the_others(copy: CorpusRecipe) -> None:
     page = Path(copy.run) / "report.html"
     before = html.unescape(page.read_text())
