@@ -232,11 +232,12 @@ class _Page:
             return None
         bins = _without_gaps(**found["histogram"])
         least = found["histogram"].get("least")
-        before = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
+        told = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
+        told += ", all below the threshold" if least is not None and least > bins[0][1] else ""
         return {
             "title": " to ".join(map(languages.name, pair)),
             "counted": "pairs" if least is None else "candidates",
-            "before": before,
+            "told": told,
             "taken": len(bins) if least is None else sum(low >= least for low, *_ in bins),
             "lines": [" to ".join(dict.fromkeys((f"{low:.3f}", f"{high:.3f}"))) for low, high, *_ in bins],
             "counts": [count for _, _, count, _ in bins],

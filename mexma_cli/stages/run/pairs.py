@@ -336,15 +336,15 @@ _AT_ONCE = 1 << 20
 def histogram(scores: np.ndarray, above: int, probable: bool = False) -> dict[str, Any]:
     """Count scores, sorted best first, between neighbouring `edges` (`counts`): of few scores, or scores that
     are almost one, there are few. Where not all are `above` the threshold, the least that is (`least`) is one
-    of the edges. Of probabilities, `wrong` is the number of each count's pairs that are expected to be no
-    translations."""
+    of the edges, or above them all if none is. Of probabilities, `wrong` is the number of each count's pairs
+    that are expected to be no translations."""
     if not len(scores):
         return {"edges": [], "counts": []}
     ends = float(scores[-1]), float(scores[0])
     bins = max(1, min(_BINS, math.isqrt(len(scores)), int((ends[1] - ends[0]) / _NARROWEST)))
     edges = np.linspace(*ends, bins + 1)
-    least = float(scores[above - 1]) if 0 < above < len(scores) else None
-    if least is not None:
+    least = None if above == len(scores) else float(scores[above - 1]) if above else ends[1] + _NARROWEST
+    if least is not None and above:
         others = edges[1:-1][abs(edges[1:-1] - least) > (edges[1] - edges[0]) / 2]
         edges = np.unique([ends[0], *others, least, ends[1]])
         bins = len(edges) - 1

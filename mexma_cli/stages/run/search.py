@@ -154,17 +154,19 @@ class Tile(_Search):
 
     @classmethod
     def planned(cls, pair: LanguagePair) -> Kind:
+        spans, inputs = pair.spans, pair.side(0) | pair.side(1)
+
         def tile(row: int, column: int) -> Tile:
             return cls(
                 name=pair.unit("tile/", row, column),
-                source=pair.spans[0][row],
-                target=pair.spans[1][column],
+                source=spans[0][row],
+                target=spans[1][column],
                 k=pair.recipe.mine.k,
-                inputs=pair.side(0) | pair.side(1),
+                inputs=inputs,
                 output=pair.unit("tiles/", row, column) + ".npy",
             )
 
-        (source, target), (down, across) = pair.rows, map(len, pair.spans)
+        (source, target), (down, across) = pair.rows, map(len, spans)
         read = source * across + target * down
         return Kind(f"{pair.name}/tile", cls, tile, (down, across), read, source * target)
 

@@ -38,6 +38,8 @@ def test_the_least_score_above_the_threshold_begins_a_bin() -> None:
     assert sum(count for low, _, count, _ in rows if low >= found["least"]) == 41
     assert sum(count for *_, count, _ in rows) == 64
     assert "least" not in histogram(scores, above=64)
+    none = histogram(scores, above=0)
+    assert none["least"] > none["edges"][-1] and sum(none["counts"]) == 64
 
 
 def test_every_format_is_written_and_what_is_changed_for_it_is_counted(tmp_path: Path) -> None:

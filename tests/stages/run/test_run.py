@@ -765,6 +765,11 @@ def test_a_language_pair_without_pairs_is_done_with_rules_too(
     (folder,) = (tmp_path / "run/bitext").iterdir()
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert len(files) == 4 and set(files.values()) == {b""}
+    page = (tmp_path / "run/report.html").read_text("utf-8")
+    assert ("candidates by score, before the rules of filter, all below the threshold" in page) == (
+        "mine" in mode
+    )
+    assert "pairs by score" not in page and "some of the pairs" not in page
 
 
 def test_thresholds_are_found_for_each_pair_and_kept(
