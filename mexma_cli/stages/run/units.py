@@ -289,11 +289,13 @@ class RunFolder:
     def _write(self, unit: str, record: Record) -> None:
         write_json_atomic(self.path / UNITS / f"{unit}.json", record.model_dump(mode="json"))
 
-    def _names(self, room: str, ending: str = ".json") -> set[str]:
-        """The units of which there is a file with this ending, or those of a language or language pair."""
-        units = self.path / UNITS
-        found = (path.relative_to(units).as_posix() for path in (units / room).rglob(f"*{ending}"))
-        return {name.removesuffix(ending) for name in found if ".partial/" not in name}
+    def _names(self, room: str) -> Iterator[str]:
+        """The files of all units, or those of a language or language pair, without their `.json`."""
+        root = f"{self.path}/{UNITS}"
+        for folder, folders, files in os.walk(f"{root}/{room}".rstrip("/")):
+            folders[:] = [name for name in folders if not name.endswith(".partial")]
+            place = f"{folder}/".removeprefix(f"{root}/")
+            yield from (place + name[: -len(".json")] for name in files if name.endswith(".json"))
 
     def _records(self, room: str = "") -> Iterator[tuple[str, Record]]:
         """All records that can be read, or those of a language or language pair, by their units' names."""
@@ -317,13 +319,13 @@ class RunFolder:
         all of a run, such as tiles that were cut otherwise: no results, and no file that is not as it was
         made. `read_unit` reads a unit's description."""
         for room in sorted({name.partition("/")[0] for name in units}):
-            described, done = self._names(room, ".todo.json"), self._names(room)
-            others = {name for name in described | done if not name.endswith((".todo", ".ended"))} - units
+            there = set(self._names(room))
+            others = {name.removesuffix(".todo").removesuffix(".ended") for name in there} - units
             records = dict(self._records(room)) if others else {}
             needed = {file for name in records.keys() & units for file in records[name].files}
             for name in sorted(others):
                 record, folders = records.get(name), set[Path]()
-                if name in done if record is None else record.output.startswith(f"{BITEXT}/"):
+                if name in there if record is None else record.output.startswith(f"{BITEXT}/"):
                     continue  # damaged, or a result
                 with suppress(MexmaError):  # described by another version
                     unit = read_unit(self.todo(name))
