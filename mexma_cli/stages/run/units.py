@@ -127,7 +127,7 @@ class Unit(Frozen):
     grows: ClassVar[bool] = False
     holds: ClassVar[dict[str, int]] = {}  # see `memory`
 
-    name: str
+    name: Inside
     inputs: dict[str, str] = Field(default_factory=dict)
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)

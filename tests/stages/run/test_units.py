@@ -302,6 +302,10 @@ def test_a_damaged_description_is_told_of_in_a_line(tmp_path: Path) -> None:
             '{"name": "a", "work": "cut", "output": "x", "lines": []}',
             "`lines`: should be a whole number (is a list)",
         ),
+        (
+            '{"name": "../a", "work": "cut", "output": "x", "lines": 1}',
+            "`name`: '../a' is no name in the run's folder (is '../a')",
+        ),
         ('["cut"]', "`work` names no kind of work"),
     ):
         todo.write_text(content)
