@@ -27,7 +27,7 @@ from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, piec
 from mexma_cli.stages.run.remote import check_copies, check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Progress, Scheduler, is_status
 from mexma_cli.stages.run.texts import Inputs
-from mexma_cli.stages.run.units import STAGES, RunFolder, Unit, in_the_way
+from mexma_cli.stages.run.units import BITEXT, STAGES, RunFolder, Unit, in_the_way
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
@@ -264,5 +264,7 @@ def _count_anew(recipe: CorpusRecipe, chosen: Selection, status: dict[str, Any])
 
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:
-    """The folders of the sentence pairs that a run made."""
-    return [Path(recipe.run) / unit.output for unit in units if unit.is_result]
+    """The folders of the sentence pairs that a run made, in the order of the recipe's language pairs."""
+    made = {unit.output for unit in units if unit.is_result}
+    folders = (f"{BITEXT}/{'-'.join(pair)}" for pair in recipe.language_pairs())
+    return [Path(recipe.run) / folder for folder in folders if folder in made]

@@ -23,7 +23,7 @@ from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.page import translations
 from mexma_cli.stages.run.plan import Selection, inputs_of, read_unit
-from mexma_cli.stages.run.run import run_corpus, status_of
+from mexma_cli.stages.run.run import outputs, run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.stages.run.units import UNITS, RunFolder
 from mexma_cli.stages.run.work import only_worker
@@ -89,6 +89,13 @@ def test_the_same_bytes_in_any_order_of_units(
     recipe = corpus(tmp_path, tiny_encoder)
     done(recipe, seed=seed)
     assert files(recipe) == files(finished)
+
+
+def test_results_are_named_in_the_order_of_the_recipe(finished: CorpusRecipe) -> None:
+    """And not in that in which the texts happened to be read."""
+    units = done(finished)[0].units.values()
+    for some in (units, reversed(units)):
+        assert [folder.name for folder in outputs(finished, some)] == list(PAIRS)
 
 
 def test_the_same_pairs_in_other_units(finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
