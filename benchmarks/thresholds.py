@@ -5,9 +5,10 @@
 
 (DIR: wmt_newstest/, tatoeba_mt/, ntrex128/ and bible/ below it, files of x TAB English or of aligned
 lines.) Mixes texts: of both sides of each corpus some lines, of which a share has its translation among the
-others', and 500 translations of one corpus among lines of another. At the thresholds for several estimated
-precisions it prints the truth, the estimate's 95 % interval, and how often that contains the truth: of pairs
-by probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list. The rows of
+others' (also where three tenths of the lines come again, with a word less or another one), and 500
+translations of one corpus among lines of another. At the thresholds for several estimated precisions it
+prints the truth, the estimate's 95 % interval, and how often that contains the truth: of pairs by
+probability, of pairs by ratio margin, and of these with 50 labels taken from the gold list. The rows of
 `number` say the same of the number of translations among all pairs, by the estimated number. The last rows
 are of 200 lines, of which none, a tenth or a half have their translation among 1,000 others.
 """
@@ -34,6 +35,7 @@ from mexma_cli.settings.stages import MineSettings
 
 LANGUAGES = ("fin_Latn", "ita_Latn", "pol_Latn", "ukr_Cyrl")  # of which the weights have seen nothing
 SHARES = (0.04, 0.12, 0.35, 0.75)
+AGAIN = 0.3  # of the lines, where some are nearly equal
 PRECISIONS = (0.8, 0.9, 0.95)
 FEW, MANY, SHARES_OF_FEW = 200, 1000, (0.0, 0.1, 0.5)
 LABELS = 50
@@ -79,27 +81,43 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Two texts: the first `aligned` lines of one are the translations of those of the other."""
+    """Two texts, with the number of each line's sentence, int64 [n]: translations have the same."""
 
     texts: tuple[list[str], list[str]]
     vectors: tuple[np.ndarray, np.ndarray]
-    aligned: int
+    sentences: tuple[np.ndarray, np.ndarray]
 
     def right(self, pairs: Candidates) -> np.ndarray:
         """Which pairs are translations, bool [n]."""
-        return (pairs.source == pairs.target) & (pairs.source < self.aligned)
+        return self.sentences[0][pairs.source] == self.sentences[1][pairs.target]
+
+    def with_nearly_equal_lines(self, encoder: SentenceEncoder, rng: np.random.Generator) -> Mixture:
+        """Some lines of both sides again, with a word less or another one in its place."""
+        texts, vectors, sentences = [], [], []
+        for text, known, numbers in zip(self.texts, self.vectors, self.sentences, strict=True):
+            rows, again = rng.permutation(len(text))[: int(AGAIN * len(text))], []
+            for row, other in zip(rows.tolist(), rng.permutation(rows).tolist(), strict=True):
+                words, place = text[row].split(), int(rng.integers(len(text[row].split())))
+                words[place : place + 1] = rng.choice(text[other].split(), int(rng.integers(2)))
+                again.append(" ".join(words) or text[row] + "!")
+            texts.append(text + again)
+            vectors.append(np.concatenate([known, encoder.embed(again)]))
+            sentences.append(np.append(numbers, numbers[rows]))
+        return Mixture((texts[0], texts[1]), (vectors[0], vectors[1]), (sentences[0], sentences[1]))
 
 
 def mixture(
     corpora: Sequence[Corpus], sides: Sequence[tuple[np.ndarray, np.ndarray]], aligned: int
 ) -> Mixture:
-    """Of some lines of each corpus, int [n] of both sides."""
+    """Of some lines of each corpus, int [n] of both sides; the first `aligned` are translations."""
     texts, vectors = [], []
     for side in (0, 1):
         of_side = [(corpus, rows[side]) for corpus, rows in zip(corpora, sides, strict=True)]
         texts.append([corpus.pairs[row][side] for corpus, rows in of_side for row in rows.tolist()])
         vectors.append(np.concatenate([corpus.vectors[side][rows] for corpus, rows in of_side]))
-    return Mixture((texts[0], texts[1]), (vectors[0], vectors[1]), aligned)
+    first, second = (np.arange(len(text)) for text in texts)
+    second[aligned:] += len(first)
+    return Mixture((texts[0], texts[1]), (vectors[0], vectors[1]), (first, second))
 
 
 def of_one_kind(corpus: Corpus, share: float, rng: np.random.Generator) -> Mixture:
@@ -156,6 +174,12 @@ def main() -> None:
         for (its_corpus, its_language), other in every.items()
         if its_language == language and its_corpus != corpus
     ]
+    other = np.random.default_rng(arguments.seed + 1)
+    kinds["0%"] = [of_one_kind(one, 0, other) for _ in times for one in every.values()]
+    for share in SHARES[-2:]:
+        kinds[f"{share:.0%}, nearly equal lines"] = [
+            mixed.with_nearly_equal_lines(encoder, other) for mixed in kinds[f"{share:.0%}"]
+        ]
     for of, mixtures in kinds.items():
         print_precision(of, mixtures, arguments.k, encoder)
     large = [one for one in every.values() if len(one.pairs) >= FEW + MANY]
@@ -171,15 +195,14 @@ def print_precision(of: str, mixtures: Sequence[Mixture], k: int, encoder: Sente
     for mixed in mixtures:
         near = knn(*mixed.vectors, k)
         sides = known_of(near, (partial(iter, mixed.texts[0]), partial(iter, mixed.texts[1])), encoder.embed)
-        probably = probable(classifier, near, sides, MineSettings())
+        probably, errors = probable(classifier, near, sides, MineSettings())
         by_margin = match(near, MineSettings())
-        less, more = sorted(map(len, mixed.texts))
         by_margin_model = PairPrecision(
-            by_margin.scores, probabilities_of(classifier, near, sides, by_margin), more / less
+            by_margin.scores, *probabilities_of(classifier, near, sides, by_margin)
         )
         labels, right = pairs_to_label(by_margin_model.probabilities, LABELS), mixed.right(by_margin)
         models = {
-            "probability": (probably, PairPrecision(probably.scores, probably.scores, more / less)),
+            "probability": (probably, PairPrecision(probably.scores, probably.scores, errors)),
             "margin": (by_margin, by_margin_model),
             f"margin, {LABELS} labels": (by_margin, by_margin_model.labelled(labels, right[labels])),
         }

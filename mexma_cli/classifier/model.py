@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mexma_cli.classifier.calibration import recalibrated, shift_of, shifted
 from mexma_cli.classifier.features import FEATURES, Needs, Spread, columns, spread_of
 from mexma_cli.classifier.pairs import Pairs, TextFacts, sentences_of
+from mexma_cli.classifier.precision import ALIKE, Errors
 from mexma_cli.classifier.words import VOCABULARY
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.knn.neighbours import Neighbours
-from mexma_cli.mining.candidates import Candidates
+from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.lists import Sides
 from mexma_cli.mining.match import match, taken_of
 from mexma_cli.settings.stages import MineSettings
@@ -29,6 +30,8 @@ _AT_ONCE = 1 << 15
 _IMPOSSIBLE = 0.002
 """Below this probability without words, a pair's words do not make it a translation; four fifths of all
 candidates are, and words cost the most."""
+_POSSIBLE, _LIKELY = 0.05, 0.5
+"""Probabilities, before they fit the texts, from which a candidate is possible, and likely."""
 _HELD, _KEPT, _FILLING, _ROW, _WORD = 130_000_000, 300_000_000, 12_000, 2_000, 210
 """Bytes that judging takes at least, that the encoder keeps of words at most, by which a row fills that, that
 a row takes besides, as long as it has new words, and that a different word takes."""
@@ -115,26 +118,38 @@ def bytes_for(rows: int) -> int:
     return _HELD + min(_FILLING * rows, _KEPT) + min(_ROW * rows, 2 * VOCABULARY * _WORD)
 
 
+class Others(NamedTuple):
+    """Candidates that were not taken: the sum of the probabilities of all, and a share of those that are
+    possible, maybe among some that were taken."""
+
+    total: float
+    possible: Candidates
+    share: float = 1.0
+
+
 def probable(
     classifier: Classifier,
     neighbours: Neighbours | Sides,
     sides: tuple[TextFacts, TextFacts],
     settings: MineSettings,
-) -> Candidates:
+) -> tuple[Candidates, Errors]:
     """The most probable pairs, best first, each row in one pair at most; their scores are probabilities.
     Every neighbour of every row is a candidate. Probabilities fit the share of translations in these
-    texts."""
-    total = 0.0
+    texts, and have the errors."""
+    total, possible = 0.0, Spool(PAIR)
 
     def scored() -> Iterator[Candidates]:
         nonlocal total
         for some in classifier.scored(Pairs(match(neighbours, MineSettings(retrieval="all")), sides)):
             total += float(some.scores.sum(dtype=np.float64))
+            possible.write(some.take(some.scores > _POSSIBLE).records)
             yield some
 
     taken = taken_of(scored(), settings, (sides[0].lists.count, sides[1].lists.count))
-    others = total - taken.scores.sum(dtype=np.float64)
-    return replace(taken, scores=_fitted(classifier, taken.scores, others, sides))
+    total -= float(taken.scores.sum(dtype=np.float64))
+    others = Others(total, Candidates.of(possible.array()))
+    fitted, errors = _fitted(classifier, taken, others, sides)
+    return replace(taken, scores=fitted), errors
 
 
 def probabilities_of(
@@ -143,8 +158,8 @@ def probabilities_of(
     sides: tuple[TextFacts, TextFacts],
     given: Candidates,
     taken: bool = True,
-) -> np.ndarray:
-    """The probability that each given pair is a translation, float32 [n], memory-mapped.
+) -> tuple[np.ndarray, Errors]:
+    """The probability that each given pair is a translation, float32 [n], memory-mapped, and the errors.
 
     The neighbours of all rows say first what is usual in the two texts, then the given pairs are judged, as
     `probable` judges candidates, and so are some of the other candidates.
@@ -157,17 +172,20 @@ def probabilities_of(
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
     every, found = Pairs(match(neighbours, MineSettings(retrieval="all")), sides), Spool(np.float32)
-    wanted, others, share = [Pairs(given, sides)], 0.0, 1.0
+    wanted, total, share = [Pairs(given, sides)], 0.0, 1.0
     if taken and len(every):
         count = min(len(every), _AT_ONCE)
         some, share = every.take(np.linspace(0, len(every) - 1, count).astype(np.int64)), count / len(every)
         wanted.append(some.take(~_among(some.candidates, given, sides[1].lists.count)))
+    possible = Spool(PAIR)
     for judged in classifier.scored(every, *wanted):
         if found.rows < len(given):
             found.write(judged.scores)
         else:
-            others += float(judged.scores.sum(dtype=np.float64))
-    return _fitted(classifier, found.array(), others / share, sides)
+            total += float(judged.scores.sum(dtype=np.float64))
+            possible.write(judged.take(judged.scores > _POSSIBLE).records)
+    others = Others(total / share, Candidates.of(possible.array()), share)
+    return _fitted(classifier, replace(given, scores=found.array()), others, sides)
 
 
 def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
@@ -179,18 +197,38 @@ def _among(some: Candidates, given: Candidates, targets: int) -> np.ndarray:
 
 
 def _fitted(
-    classifier: Classifier, probabilities: np.ndarray, others: float, sides: tuple[TextFacts, TextFacts]
-) -> np.ndarray:
-    """Probabilities that fit these texts (`shift_of`) and the user's answers, float32 [n], memory-mapped.
+    classifier: Classifier, taken: Candidates, others: Others, sides: tuple[TextFacts, TextFacts]
+) -> tuple[np.ndarray, Errors]:
+    """The probabilities of pairs, fitted to these texts (`shift_of`) and to the user's answers, float32 [n],
+    memory-mapped; and their errors."""
+    expected = max(float(taken.scores.sum(dtype=np.float64)), 1e-9)
+    possible, likely = _kinds_of(others, taken, sides)
+    wrong_sum = others.total - max(likely - ALIKE * expected, 0)
+    blocks = (taken.scores[part] for part in slices_of(len(taken), _AT_ONCE))
+    shift, found, wrong = shift_of(blocks, wrong_sum / sentences_of(sides)), Spool(np.float32), 0.0
+    for part in slices_of(len(taken), _AT_ONCE):
+        fitted = recalibrated(shifted(taken.scores[part], shift), *classifier.answers)
+        wrong += float((1 - fitted[fitted > _LIKELY]).sum(dtype=np.float64))
+        found.write(fitted)
+    return found.array(), Errors.of(wrong, possible, likely / expected)
 
-    Args:
-        others: The sum of those of the other candidates.
-    """
-    blocks = (probabilities[part] for part in slices_of(len(probabilities), _AT_ONCE))
-    shift, found = shift_of(blocks, others / sentences_of(sides)), Spool(np.float32)
-    for part in slices_of(len(probabilities), _AT_ONCE):
-        found.write(recalibrated(shifted(probabilities[part], shift), *classifier.answers))
-    return found.array()
+
+def _kinds_of(others: Others, taken: Candidates, sides: tuple[TextFacts, TextFacts]) -> tuple[float, float]:
+    """How many of the others are possible though neither of their rows is in a likely pair, and one more; and
+    the sum of the probabilities of likely ones, which are translations where lines are nearly equal."""
+    best = [np.zeros(side.lists.count, np.float32) for side in sides]
+    for part in slices_of(len(taken), _AT_ONCE):
+        some = taken.take(part)
+        for of_side, rows in zip(best, (some.source, some.target), strict=True):
+            np.maximum.at(of_side, rows, some.scores)
+    possible, likely = 1, 0.0
+    for part in slices_of(len(others.possible), _AT_ONCE):
+        some = others.possible.take(part)
+        own, other = best[0][some.source], best[1][some.target]
+        left = (own != some.scores) | (other != some.scores)
+        possible += np.count_nonzero(left & (np.maximum(own, other) <= _LIKELY))
+        likely += float(some.scores[left & (some.scores > _LIKELY)].sum(dtype=np.float64))
+    return possible / others.share, likely / others.share
 
 
 @dataclass(frozen=True)

@@ -17,25 +17,47 @@ _TRIED = 1000  # thresholds
 _AT_ONCE = 1 << 20  # scores
 _BINS = np.linspace(-14, 14, 201)  # of logits
 _DRAWS = 1000
-_ERROR, _LABELLED_ERROR = 0.6, 0.25
-"""Standard deviation of log(estimated / true wrong pairs) beyond chance, on the sets of
-benchmarks/classifier.py; and once labels have corrected the probabilities."""
-_FEW, _SMALL, _MOST_TIMES = 0.2, 100, 3.0
-"""Where a smaller share of the pairs are translations, the error is larger in this proportion; where fewer of
-them are, by the root of it; up to so many times: how a translation looks in these texts is less known."""
+_ERROR, _LABELLED_TIMES = 0.6, 0.4
+"""Standard deviation of log(true / estimated wrong pairs) beyond chance, on the sets of
+benchmarks/classifier.py; and how many times that it is once labels have corrected the probabilities."""
 _UNEXPECTED = 0.5  # wrong pairs, or translations, that may be there where none is expected
-_UNBALANCED = 0.4
-"""By how much the error upwards grows with the logarithm of the lines of the larger text for each of the
-smaller: among more lines, more look like a translation. Fitted on verses and news, of up to 100 lines for
-each."""
+_WRONG_TIMES, _SIGMAS, _NONE = 4.5, 1.96, 0.05
+"""For each possible candidate that was not taken, so many of the likely pairs may be wrong, at the end of the
+95 % interval, fitted on texts in Spanish and Hebrew; and a low end below this part of the high one is 0."""
+ALIKE, _MOST_TIMES = 0.02, 2.0
+"""Up to so large a part of the sum of the taken pairs' probabilities is that of likely others, in most texts;
+beyond, lines are nearly equal, or hardly any is translated: both errors grow, up to so many times."""
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 
 
-def doubt_of(count: int, expected: float) -> float:
-    """How many times the usual the error is, where so many of the pairs are expected to be translations."""
-    expected = max(expected, 1e-9)
-    fewer = max(_FEW * count / expected, np.sqrt(_SMALL / expected))
-    return float(np.clip(fewer, 1, _MOST_TIMES))
+class Errors(NamedTuple):
+    """Standard deviations of log(true / estimated wrong pairs) of two texts, upwards and downwards. That of
+    translations among the unlikely pairs has the same the other way round."""
+
+    upwards: float = _ERROR
+    downwards: float = _ERROR
+
+    @classmethod
+    def of(cls, wrong: float, possible: float, alike: float) -> Errors:
+        """What the candidates that were not taken say of those that were.
+
+        Wrong pairs, the best of many, come from the same sentences as the next best ones: where there is no
+        translation at all, others of those sentences are possible as well, and the more of them, the more
+        lines there are. So the number of those says how many wrong pairs there may be.
+
+        Args:
+            wrong: How many of the likely pairs are wrong, as estimated.
+            possible: How many others are possible, though neither of their sentences is in a likely pair; at
+                least 1.
+            alike: Of likely others, the sum of the probabilities, by that of the pairs that were taken. Where
+                lines are nearly equal, these are translations, too, and make each other less probable.
+        """
+        times = np.clip(alike / ALIKE, 1, _MOST_TIMES)
+        most = _WRONG_TIMES * times * possible / (wrong + _UNEXPECTED)
+        return cls(max(_ERROR, float(np.log(most)) / _SIGMAS), float(_ERROR * times))
+
+
+USUAL = Errors()
 
 
 class Translations(NamedTuple):
@@ -63,14 +85,11 @@ class Translations(NamedTuple):
         return f"{said}, besides {counted(self.copies, 'copy', 'copies')}" if self.copies else said
 
     @classmethod
-    def among(
-        cls, probabilities: np.ndarray, copies: int, unbalanced: float, doubt: float | None
-    ) -> Translations:
-        """The count among pairs with these probabilities, float [n], best first, and so many copies; the
-        others as of `PairPrecision`, `doubt` that of all pairs that these were chosen from."""
+    def among(cls, probabilities: np.ndarray, copies: int, errors: Errors) -> Translations:
+        """The count among pairs with these probabilities, float [n], best first, and so many copies."""
         if not len(probabilities):
             return cls(0, 0, 0, copies)
-        model = PairPrecision(probabilities, probabilities, unbalanced, doubt=doubt)
+        model = PairPrecision(probabilities, probabilities, errors)
         expected = float(probabilities.sum(dtype="float64"))
         unlikely = probabilities[np.searchsorted(-probabilities, -0.5) :]
         wrong = len(unlikely) - float(unlikely.sum(dtype="float64"))
@@ -117,19 +136,17 @@ class PairPrecision:
         self,
         scores: np.ndarray,
         probabilities: np.ndarray,
-        unbalanced: float = 1.0,
+        errors: Errors = USUAL,
         said: tuple[np.ndarray, np.ndarray] | None = None,
-        doubt: float | None = None,
     ) -> None:
         """
         Args:
             scores: float [n], n > 0, best first. They may be memory-mapped: they are read in blocks.
             probabilities: float [n].
-            unbalanced: Lines of the larger text for each of the smaller.
+            errors: Of the texts that the pairs are from.
             said: Places of the pairs that were labelled, int [m], and whether they are right, bool [m].
-            doubt: See `doubt_of`; None: that of these pairs.
         """
-        self.scores, self._probabilities = scores, probabilities
+        self.scores, self._probabilities, self.errors = scores, probabilities, errors
         highest, lower = spread(ascending(scores), _TRIED)
         self.thresholds = np.array(list(map(between, highest.tolist(), lower.tolist())))
         size = len(self.thresholds), len(_BINS) + 1
@@ -143,15 +160,12 @@ class PairPrecision:
         means = sums / np.maximum(self._counts[-1], 1)
         rng = np.random.default_rng(0)
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
-        self.doubt = doubt_of(len(scores), float(sums.sum())) if doubt is None else doubt
-        self._error *= self.doubt
-        self._error *= np.where(self._error > 0, 1 + _UNBALANCED * np.log(unbalanced), 1)
+        self._error *= np.where(self._error > 0, errors.upwards, errors.downwards)
         if said is None:
-            self._error *= _ERROR
             self._line = np.zeros(1), np.ones(1)
             self._share = means[None]
         else:
-            self._error *= _LABELLED_ERROR
+            self._error *= _LABELLED_TIMES
             self._line = _drawn(logits(probabilities[said[0]]), said[1], rng)
             self._share = self._corrected(means)
         self.count = self._counts.sum(axis=1)
@@ -159,7 +173,7 @@ class PairPrecision:
 
     def labelled(self, places: np.ndarray, right: np.ndarray) -> PairPrecision:
         """These pairs with the labels that a person gives to some, int and bool [m]."""
-        return PairPrecision(self.scores, self._probabilities, said=(places, right))
+        return PairPrecision(self.scores, self._probabilities, self.errors, (places, right))
 
     def held_out(self, places: np.ndarray, right: np.ndarray) -> np.ndarray:
         """The probabilities of pairs as the labels of the others correct them, in ten parts, float32 [m];
@@ -211,7 +225,7 @@ class PairPrecision:
         spread = np.sqrt((self._share * (1 - self._share)) @ counts + _UNEXPECTED)
         found = np.maximum(above - wrong, 0) + np.minimum(missed, below) - self._chance * spread
         low, high = np.quantile(np.clip(found, 0, above + below), [0.025, 0.975]).tolist()
-        return low, high
+        return low if low > _NONE * high else 0.0, high
 
     @property
     def probabilities(self) -> np.ndarray:

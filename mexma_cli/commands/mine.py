@@ -167,7 +167,7 @@ def _log_summary(found: Mined, settings: MineSettings, seconds: float, chosen: b
     if found.score == "probability" and count and found.estimated is None:
         from mexma_cli.stages.mine.mine import translations_of
 
-        told = translations_of(found, found.unbalanced, found.doubt)
+        told = translations_of(found, found.errors)
         advised = told is not None and told.droppable and not chosen
         advice = "; --threshold 0.5 or --precision 0.95 drops most of the others" if advised else ""
         log.info("%s%s", told, advice)

@@ -32,6 +32,19 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.scores)
 
+    @classmethod
+    def of(cls, records: np.ndarray) -> Candidates:
+        """The pairs of some records, `PAIR` [n]."""
+        return cls(*(records[name] for name in PAIR.names or ()))
+
+    @property
+    def records(self) -> np.ndarray:
+        """A record for each pair, `PAIR` [n]."""
+        found = np.empty(len(self), PAIR)
+        for name in PAIR.names or ():
+            found[name] = getattr(self, name)
+        return found
+
     def take(self, chosen: np.ndarray | slice) -> Candidates:
         """The candidates at some places (int), or where a mask (bool [n]) says so."""
         return Candidates(*(getattr(self, name)[chosen] for name in PAIR.names or ()))
@@ -66,19 +79,12 @@ class SortedPairs:
 
     def merged(self) -> Iterator[Candidates]:
         """All pairs, in blocks; once."""
-        yield from map(_candidates, self._table.sorted())
+        yield from map(Candidates.of, self._table.sorted())
 
 
 def spooled_pairs(blocks: Iterable[Candidates]) -> Candidates:
     """All pairs of some blocks, memory-mapped from a temporary file."""
     spool = Spool(PAIR)
     for pairs in blocks:
-        records = np.empty(len(pairs), PAIR)
-        for name in PAIR.names or ():
-            records[name] = getattr(pairs, name)
-        spool.write(records)
-    return _candidates(spool.array())
-
-
-def _candidates(records: np.ndarray) -> Candidates:
-    return Candidates(*(records[name] for name in PAIR.names or ()))
+        spool.write(pairs.records)
+    return Candidates.of(spool.array())

@@ -160,7 +160,7 @@ def score(
         if probability:
             rows = np.flatnonzero(wanted)
             given = Candidates(cosines[rows], rows, rows, cosines[rows])
-            probabilities[rows] = pair_probabilities(
+            probabilities[rows], _ = pair_probabilities(
                 (source, target), sides_of(near), given, settings, taken=False
             )
             rivals = Rivals.among(near, cosines)

@@ -53,7 +53,7 @@ def right(found: object) -> int:
 def test_text_decides_where_vectors_cannot() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    found = probable(bundled_weights().by["text"], near, sides, MineSettings())
+    found, _ = probable(bundled_weights().by["text"], near, sides, MineSettings())
     assert right(found) > right(match(near, MineSettings())) + 3
     assert len(set(found.source)) == len(set(found.target)) == len(found)
     assert (np.diff(found.scores) <= 0).all() and 0 <= found.scores.min() <= found.scores.max() <= 1
@@ -62,21 +62,21 @@ def test_text_decides_where_vectors_cannot() -> None:
 def test_blocks_do_not_change_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    whole = probable(bundled_weights().by["text"], near, sides, MineSettings())
+    whole, errors = probable(bundled_weights().by["text"], near, sides, MineSettings())
     monkeypatch.setattr(model, "_AT_ONCE", 7)
+    found, again = probable(bundled_weights().by["text"], near, sides, MineSettings())
+    assert again == pytest.approx(errors)
     for name in ("scores", "source", "target"):
-        np.testing.assert_array_equal(
-            getattr(probable(bundled_weights().by["text"], near, sides, MineSettings()), name),
-            getattr(whole, name),
-        )
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
 
 
 def test_given_pairs_have_the_probabilities_of_mined_ones() -> None:
     near, *texts = two_texts()
     sides = known_of(near, texts_of(*texts))  # type: ignore[arg-type]
-    mined = probable(bundled_weights().by["text"], near, sides, MineSettings())
-    given = probabilities_of(bundled_weights().by["text"], near, sides, mined)
+    mined, errors = probable(bundled_weights().by["text"], near, sides, MineSettings())
+    given, same = probabilities_of(bundled_weights().by["text"], near, sides, mined)
     np.testing.assert_allclose(given, mined.scores, atol=1e-5)
+    assert same == pytest.approx(errors)
 
 
 def test_words_are_compared_where_a_pair_is_possible_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_copies_do_not_say_how_translations_look() -> None:
         own, other = ([*numbers, *text] for text in texts)
         near = knn(encoder.embed(own), encoder.embed(other), 4)
         known = known_of(near, texts_of(own, other), encoder.embed)
-        found = probable(bundled_weights().by["words"], near, known, MineSettings())
+        found, _ = probable(bundled_weights().by["words"], near, known, MineSettings())
         sums.append(found.scores[found.source >= len(numbers)].sum())
     assert sums[0] > 45 and sums[1] == pytest.approx(sums[0], rel=0.1)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.classifier import precision
 from mexma_cli.classifier.precision import (
+    Errors,
     PairPrecision,
     Translations,
     ascending,
@@ -77,7 +78,7 @@ def test_how_many_are_translations() -> None:
 def test_how_many_are_translations_is_none_to_all() -> None:
     """Where the estimate is bad, there are never fewer than none of the pairs, nor more than all."""
     unlikely = np.full(100, 0.02, np.float32)
-    low, high = PairPrecision(unlikely, unlikely).translations_interval
+    low, high = PairPrecision(unlikely, unlikely, Errors(0.6, 1.8)).translations_interval
     assert low == 0 and 50 < high <= 100
 
 
@@ -85,12 +86,13 @@ def test_how_many_are_translations_is_none_to_all() -> None:
 def test_the_pairs_above_a_threshold_have_one_interval(least: float) -> None:
     """Whether their precision is asked for, or how many of them are translations."""
     chance = np.repeat(np.array([0.95, 0.8, 0.4, 0.001], np.float32), [100, 50, 50, 1200])
-    model = PairPrecision(chance, chance)
+    errors = Errors(1.2, 0.9)
+    model = PairPrecision(chance, chance, errors)
     cut = model.cut(int(np.flatnonzero(model.thresholds > least)[-1]))
     assert cut.count == (200 if least == 0.1 else 150)
-    found = Translations.among(chance[: cut.count], 0, 1.0, model.doubt)
+    found = Translations.among(chance[: cut.count], 0, errors)
     assert [found.low / cut.count, found.high / cut.count] == pytest.approx(cut.precision_interval)
-    assert found.low < Translations.among(chance[: cut.count], 0, 1.0, None).low - 5, "few are translations"
+    assert found.low < Translations.among(chance[: cut.count], 0, Errors()).low - 5
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_threshold_is_advised_where_it_drops_most_of_the_others(
     levels: tuple[float, ...], counts: tuple[int, ...], dropped: bool
 ) -> None:
     chance = np.repeat(np.array(levels, np.float32), counts)
-    found = Translations.among(chance, 3, 1.0, None)
+    found = Translations.among(chance, 3, Errors())
     assert found.others == pytest.approx(sum(counts) - found.expected)
     assert found.droppable == dropped
 
@@ -119,17 +121,33 @@ def test_few_pairs_say_little_of_how_many_are_translations() -> None:
         low, high = PairPrecision(sure, sure).translations_interval
         assert fewest < low < most and count - 4 < high <= count
     low, high = PairPrecision(1 - sure[:30], 1 - sure[:30]).translations_interval
-    assert low == 0 and 5 < high < 30
+    assert low == 0 and 1 < high < 30
 
 
-def test_more_may_be_wrong_where_one_text_is_larger() -> None:
-    """Of 200 pairs, 180 of them right as expected, at least 137, 28 and 0 are."""
+def test_as_many_may_be_wrong_as_other_candidates_are_possible() -> None:
+    """Of 200 pairs, 180 of them right as expected, at least 137 are; where 21 others are possible, at least
+    200 - 4.5 * 21; where 61 are, perhaps none."""
     some = np.full(200, 0.9, np.float32)
-    models = [PairPrecision(some, some, times) for times in (1, 10, 60)]
+    models = [PairPrecision(some, some, Errors.of(20, possible, 0)) for possible in (1, 21, 61)]
     lows, highs = zip(*(model.translations_interval for model in models), strict=True)
-    assert 130 < lows[0] < 145 and 20 < lows[1] < 40 and lows[2] == 0
+    assert 130 < lows[0] < 145 and lows[1] == pytest.approx(200 - 4.5 * 21, abs=12) and lows[2] == 0
     assert max(highs) - min(highs) < 2 and {model.cut(0).right for model in models} == {models[0].right[-1]}
     assert models[1].cut(0).precision_interval[0] == pytest.approx(lows[1] / 200)
+
+
+def test_more_may_be_right_where_lines_are_nearly_equal() -> None:
+    some = np.repeat(np.array([0.9, 0.1], np.float32), 100)
+    models = [PairPrecision(some, some, Errors.of(10, 1, alike)) for alike in (0, 0.02, 0.03, 0.5)]
+    lows, highs = zip(*(model.translations_interval for model in models), strict=True)
+    assert max(lows) - min(lows) < 2 and highs[0] == highs[1] < highs[2] - 10 < highs[3] - 20
+    assert Errors.of(10, 20, 0.03).upwards == pytest.approx(Errors.of(10, 20, 0).upwards + np.log(1.5) / 1.96)
+
+
+def test_a_low_end_that_is_hardly_above_0_is_0() -> None:
+    some = np.full(100, 0.99, np.float32)
+    models = [PairPrecision(some, some, Errors(upwards)) for upwards in np.linspace(2.2, 2.3, 30)]
+    lows = [model.translations_interval[0] for model in models]
+    assert lows[0] > 10 and lows[-1] == 0 and not [low for low in lows if 0 < low < 5]
 
 
 def test_labels_say_how_many_are_translations() -> None:
@@ -140,15 +158,6 @@ def test_labels_say_how_many_are_translations() -> None:
     low, high = model.labelled(asked, right[asked]).translations_interval
     before = model.translations_interval
     assert low <= right.sum() <= high < before[1] and high - low < before[1] - before[0]
-
-
-def test_intervals_are_wider_where_few_pairs_are_right() -> None:
-    chance = np.repeat(np.array([0.9, 0.001], np.float32), 100)
-    cuts = [
-        PairPrecision(some, some).cut(0) for some in (chance, np.append(chance, np.repeat(chance[-1], 900)))
-    ]
-    (sure, _), (vague, _) = (cut.precision_interval for cut in cuts)
-    assert cuts[0].count == cuts[1].count == 100 and sure > 0.6 > 0.4 > vague
 
 
 def test_a_precision_that_is_not_there() -> None:

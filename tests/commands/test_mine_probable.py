@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli import mine
 from mexma_cli.classifier.precision import PairPrecision
 from mexma_cli.settings.stages import MineSettings
 from mexma_cli.stages.mine.probable import with_score
@@ -140,40 +141,52 @@ def test_a_threshold_that_was_found_is_taken_for_its_score(stores: tuple[Path, P
 def test_it_says_how_many_are_translations(stores: tuple[Path, Path]) -> None:
     done = ok(run("mine", *stores))
     chances = np.array([line.split("\t")[0] for line in done.stdout.splitlines()], np.float32)
-    low, high = PairPrecision(chances, chances, 578 / 391).translations_interval
+    errors = mine(*stores).errors
+    low, high = PairPrecision(chances, chances, errors).translations_interval
     found = f"about {chances.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations; --threshold 0.5"
     assert found in done.stderr and low < chances.sum() < high
     above = chances[chances > 0.25]
-    low, high = PairPrecision(above, above, 578 / 391).translations_interval
+    low, high = PairPrecision(above, above, errors).translations_interval
     done = ok(run("mine", *stores, "--threshold", "0.25"))
     assert f"about {above.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations\n" in done.stderr
     assert "are translations" not in ok(run("mine", *stores, "--precision", "0.2")).stderr
 
 
-@pytest.mark.parametrize(("lines", "share"), [((200, 1000), 0.1), ((1000, 50), 0.5), ((30, 30), 0.5)])
+@pytest.mark.parametrize(
+    ("lines", "share", "again"),
+    [
+        ((200, 1000), 0.1, False),
+        ((1000, 50), 0.5, False),
+        ((30, 30), 0.5, False),
+        ((200, 2000), 0.0, False),
+        ((200, 200), 0.9, True),
+    ],
+)
 def test_the_interval_holds_how_many_are_translations(
-    lines: tuple[int, int], share: float, tmp_path: Path
+    lines: tuple[int, int], share: float, again: bool, tmp_path: Path
 ) -> None:
-    """Also in small texts, and where one is larger, of which a warning tells."""
+    """Also in small texts, where none is, where each translation has a line on one side `again` without its
+    last word, and where one text is larger, of which a warning tells."""
     gold = [line.split("\t") for line in (EXAMPLE / "gold.tsv").read_text("utf-8").splitlines()]
     few, texts = int(share * min(lines)), []
     for side, name in enumerate(("spa", "eng")):
         known = [pair[side] for pair in gold]
         every = dict.fromkeys((EXAMPLE / f"{name}.txt").read_text("utf-8").splitlines())
         alone = [line for line in every if line not in known]
-        texts.append(write(tmp_path / f"{name}.txt", *known[:few], *alone[: lines[side] - few]))
+        some = [*known[:few], *alone[: lines[side] - few]]
+        if again:
+            half = some[: few // 2] if side else some[few // 2 : few]
+            some += [line.rsplit(" ", 1)[0] + "." for line in half]
+        texts.append(write(tmp_path / f"{name}.txt", *some))
     of = *texts, "--source-lang", "spa", "--target-lang", "eng", "-o", tmp_path / "pairs.tsv"
     told = ok(run("mine", *of)).stderr
     low, high = map(int, re.findall(r"about \d+ \((\d+) to (\d+)\) are", told)[0])
-    assert low <= few <= high and (few < 100 or low > 50)
-    times = {
-        200: "the target has 5 times as many lines as the source: fewer",
-        1000: "the source has 20 times",
-    }
-    assert (times.get(lines[0], "times as many") in told) == (lines[0] != 30)
+    assert low <= few <= high
+    more, times = ("target", "source")[lines[0] > lines[1]], max(lines) // min(lines)
+    assert (f"the {more} has {times} times as many lines as the" in told) == (times > 1)
     by_margin = ok(run("mine", *of, "--margin", "ratio")).stderr
     assert "times as many" not in by_margin
-    assert ("times as many" in ok(run("tune", *of[:-2], "--margin", "ratio")).stderr) == (lines[0] != 30)
+    assert ("times as many" in ok(run("tune", *of[:-2], "--margin", "ratio")).stderr) == (times > 1)
 
 
 def test_copies_are_no_translations(tmp_path: Path) -> None:

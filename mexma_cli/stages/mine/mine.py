@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from mexma_cli.classifier.precision import EstimatedCut, PairPrecision, Translations, doubt_of
+from mexma_cli.classifier.precision import Errors, EstimatedCut, PairPrecision, Translations
 from mexma_cli.formats.bitext import DEFAULT, WRITING, MinedPair, named_format, outputs_of, write_pairs
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.candidates import Candidates, spooled_pairs
@@ -151,6 +151,8 @@ class Mined:
     with_ids: bool
     languages: tuple[str, str]
     """FLORES-200 codes of source and target."""
+    errors: Errors
+    """Of probabilities."""
     estimated: Estimated | None = None
     """None: the threshold was given, or there is no pair but copies."""
     inputs: tuple[Path, ...] = ()
@@ -175,27 +177,14 @@ class Mined:
         return found if isinstance(place, slice) else found[0]
 
     @property
-    def unbalanced(self) -> float:
-        """Lines of the larger text for each of the smaller, of those that take part."""
-        return unbalanced((self.source, self.target))
-
-    @property
-    def doubt(self) -> float | None:
-        """That of `PairPrecision`, as all pairs make it that these were chosen from; None without
-        probabilities."""
-        if self.estimated is not None:
-            return self.estimated.model.doubt
-        expected = float(self.every.scores.sum(dtype=np.float64))
-        return doubt_of(len(self.every), expected) if self.score == "probability" else None
-
-    @property
     def overestimated(self) -> str | None:
         """A warning where many lines are searched for few translations, of pairs with probabilities."""
         by_probability = self.score == "probability" or self.estimated is not None
-        if not by_probability or self.unbalanced < _UNBALANCED:
+        lines = {"source": max(self.source.kept, 1), "target": max(self.target.kept, 1)}
+        less, more = sorted(lines, key=lines.__getitem__)
+        if not by_probability or lines[more] < _UNBALANCED * lines[less]:
             return None
-        more, less = ("source", "target") if self.source.kept > self.target.kept else ("target", "source")
-        times = f"the {more} has {self.unbalanced:.0f} times as many lines as the {less}"
+        times = f"the {more} has {lines[more] / lines[less]:.0f} times as many lines as the {less}"
         return f"{times}: fewer pairs may be right than estimated; `mexma tune --label 50` corrects that"
 
     @property
@@ -266,6 +255,7 @@ def mine(
         texts=texts,
         with_ids=job.with_ids,
         languages=job.languages,
+        errors=matched.errors,
         estimated=estimated,
         inputs=tuple(map(Path.absolute, job.inputs)),
     )
@@ -300,7 +290,8 @@ def matched_of(
     """The pairs that the score and the retrieval take of the neighbours, best first."""
     if settings.score == "probability":
         with clock("probabilities"):
-            return Matched(probable_pairs(stores, sides, settings), near.counts)
+            pairs, errors = probable_pairs(stores, sides, settings)
+            return Matched(pairs, near.counts, errors=errors)
     if documents is not None:
         with clock("documents"):
             return match_within(stores, sides, documents, settings)
@@ -352,11 +343,11 @@ def _estimated(
     pairs = found if settings.drop_copies else _without_copies(found, texts, Counter())[0]
     if not len(pairs):
         return None
-    chances = pairs.scores
+    chances, errors = pairs.scores, matched.errors
     if settings.score != "probability":
         given = pairs if matched.twins is None else pairs.mapped(matched.twins)
-        chances = pair_probabilities(stores, sides, given, settings)
-    model = PairPrecision(pairs.scores, chances, unbalanced(matched.counts))
+        chances, errors = pair_probabilities(stores, sides, given, settings)
+    model = PairPrecision(pairs.scores, chances, errors)
     return Estimated(model.choose(settings.precision), settings, pairs, model, len(found) - len(pairs))
 
 
@@ -395,24 +386,16 @@ def _keep_counting(
     return kept
 
 
-def unbalanced(counts: tuple[RowCounts, RowCounts]) -> float:
-    """Lines of the larger text for each of the smaller, of those that take part."""
-    less, more = sorted(max(side.kept, 1) for side in counts)
-    return more / less
-
-
-def translations_of(
-    pairs: Iterable[MinedPair], unbalanced: float, doubt: float | None
-) -> Translations | None:
-    """How many of some pairs, scored by probability, best first, are translations; None of no pairs.
-    `unbalanced` is that of the texts, and `doubt` that of all pairs that these were chosen from."""
+def translations_of(pairs: Iterable[MinedPair], errors: Errors) -> Translations | None:
+    """How many of some pairs, scored by probability with these errors, best first, are translations; None of
+    no pairs."""
     others, copies, rest = Spool(np.float32), 0, iter(pairs)
     while some := list(islice(rest, _PAIRS)):
         reasons = copy_reasons([pair.source for pair in some], [pair.target for pair in some])
         scores = [pair.score for pair, reason in zip(some, reasons, strict=True) if reason is None]
         others.write(np.array(scores, np.float32))
         copies += len(some) - len(scores)
-    return Translations.among(others.array(), copies, unbalanced, doubt) if others.rows + copies else None
+    return Translations.among(others.array(), copies, errors) if others.rows + copies else None
 
 
 def _without_copies(

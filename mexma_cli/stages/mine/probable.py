@@ -20,6 +20,7 @@ from mexma_cli.classifier.model import (
     probable,
 )
 from mexma_cli.classifier.pairs import TextFacts, known_of
+from mexma_cli.classifier.precision import Errors
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.candidates import Candidates
 from mexma_cli.mining.lists import Sides
@@ -113,17 +114,18 @@ def encoder_of(paths: Sequence[Path], encoder: EncoderChoice | SentenceEncoder) 
     return (encoder.model or BUNDLED) if isinstance(encoder, EncoderChoice) else encoder.name
 
 
-def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> Candidates:
+def probable_pairs(stores: StorePair, sides: Sides, settings: MineSettings) -> tuple[Candidates, Errors]:
     """The most probable pairs of two stores, best first, each row in one pair at most, from the neighbours of
-    both sides."""
+    both sides; and the errors of their probabilities."""
     classifier, known = _classifier_for(stores, sides, settings)
     return probable(classifier, sides, known, settings)
 
 
 def pair_probabilities(
     stores: StorePair, sides: Sides, pairs: Candidates, settings: JudgingSettings, taken: bool = True
-) -> np.ndarray:
-    """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`."""
+) -> tuple[np.ndarray, Errors]:
+    """The probability that each of some pairs is a translation, float32 [n], see `probabilities_of`, and the
+    errors."""
     classifier, known = _classifier_for(stores, sides, settings)
     return probabilities_of(classifier, sides, known, pairs, taken)
 

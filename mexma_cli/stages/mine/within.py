@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mexma_cli.classifier.precision import USUAL, Errors
 from mexma_cli.knn.sides import SearchSide
 from mexma_cli.mining.candidates import PAIR, Candidates
 from mexma_cli.mining.lists import Lists, Sides, slices, take_part
@@ -28,12 +29,14 @@ _FOUND = np.dtype([("backward", "?"), ("row", "<i8"), *PAIR.descr])
 
 
 class Matched(NamedTuple):
-    """Pairs, best first; how many rows of both sides take part; and, within documents, for each row the one
-    with an equal line whose neighbours are its own, int64 [rows] of both sides, memory-mapped."""
+    """Pairs, best first; how many rows of both sides take part; within documents, for each row the one
+    with an equal line whose neighbours are its own, int64 [rows] of both sides, memory-mapped; and the errors
+    of probabilities."""
 
     pairs: Candidates
     counts: tuple[RowCounts, RowCounts]
     twins: tuple[np.ndarray, np.ndarray] | None = None
+    errors: Errors = USUAL
 
 
 def match_within(

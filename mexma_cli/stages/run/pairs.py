@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mexma_cli.classifier.model import bytes_for
+from mexma_cli.classifier.precision import Errors
 from mexma_cli.formats.bitext import AlignedPair, MinedPair, formats, open_pairs, outputs_of, write_pairs
 from mexma_cli.mining.match import bytes_to_mine
 from mexma_cli.settings.corpus import CorpusEncoder, CorpusFilter, CorpusRecipe
@@ -185,9 +186,8 @@ class Mine(Unit):
             "histogram": histogram(pairs.every.scores, pairs.above, probable),
             "samples": samples(len(pairs), pairs.taken),
             "beneath": list(map(_sample, beneath.scores.tolist(), *(side.sentences for side in texts))),
-            "doubt": pairs.doubt,
-            "unbalanced": pairs.unbalanced,
-            "translations": translations_of(pairs, pairs.unbalanced, pairs.doubt) if probable else None,
+            "errors": pairs.errors,
+            "translations": translations_of(pairs, pairs.errors) if probable else None,
             "changed_sentences": changed,
             "notes": [f"{self.room}: {note}" for note in notes],
         }
@@ -304,7 +304,7 @@ class Keep(Unit):
             if "wrong" in known.facts["histogram"]:
                 every = open_pairs(kept, languages=languages).pairs
                 scored = (pair for pair in every if isinstance(pair, MinedPair))
-                translations = translations_of(scored, known.facts["unbalanced"], known.facts["doubt"])
+                translations = translations_of(scored, Errors(*known.facts["errors"]))
             changed = self.written.write(
                 task.output, lambda kind: open_pairs(kept, languages=languages).pairs
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.classifier.precision import PairPrecision
+from mexma_cli.classifier.precision import Errors, PairPrecision
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import PROGRESS
@@ -685,13 +685,19 @@ def test_it_is_said_how_many_of_the_pairs_are_translations(
         done(recipe)
     (file,) = (tmp_path / "run/bitext").glob("*/*.tsv")
     scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
-    low, high = PairPrecision(scores, scores).translations_interval
+    low, high = PairPrecision(scores, scores, errors_in(tmp_path / "run")).translations_interval
     said = f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations{_OTHERS * told}"
     assert said in caplog.messages and low < scores.sum() < high < len(scores)
     assert f"<td>{html.escape(said)}</td>" in (tmp_path / "run/report.html").read_text()
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     beforehand = ok(run("run", tmp_path / "recipe.yaml", "--dry-run")).stderr
     assert ("neither `mine.threshold` nor `mine.precision` is set" in beforehand) == told
+
+
+def errors_in(run: Path) -> Errors:
+    """Those of the probabilities of the only language pair."""
+    (record,) = (run / "units").glob("*/pairs.json")
+    return Errors(*json.loads(record.read_text())["facts"]["errors"])
 
 
 @pytest.mark.parametrize("rules", [None, {"off": ["all"], "on": ["long=60"]}])
@@ -711,9 +717,7 @@ def test_translations_above_a_threshold_that_is_found_have_the_interval_of_its_p
     scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
     low, high = (share * len(scores) for share in stored["precision_interval"])
     if rules is not None:
-        (record,) = (tmp_path / "run/units").glob("*/pairs.json")
-        doubt = json.loads(record.read_text())["facts"]["doubt"]
-        low, high = PairPrecision(scores, scores, doubt=doubt).translations_interval
+        low, high = PairPrecision(scores, scores, errors_in(tmp_path / "run")).translations_interval
     assert f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations" in caplog.messages
 
 
@@ -733,7 +737,7 @@ def test_translations_of_texts_of_different_size_have_a_wide_interval_and_a_note
     (file,) = (tmp_path / "run/bitext").glob("*/*.tsv")
     scores = np.array([line.split("\t")[0] for line in read_lines(file)], np.float32)
     larger = len(set(read_lines(EXAMPLES / "eng.txt"))) / 300
-    low, high = PairPrecision(scores, scores, larger).translations_interval
+    low, high = PairPrecision(scores, scores, errors_in(tmp_path / "run")).translations_interval
     assert low < PairPrecision(scores, scores).translations_interval[0] - 5
     assert (
         f"about {scores.sum():,.0f} ({low:,.0f} to {high:,.0f}) are translations{_OTHERS}" in caplog.messages
