@@ -27,6 +27,15 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class OutputPath(LocalPath):
+    """A file or folder that is written. With `allow_dash`, `-` is stdout; else it is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-" and not self.allow_dash:
+            self.fail("This does not go to stdout (-): name another output.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class SectionOption(click.Option):
     """An option that the help of its command lists under a heading of its own."""
 

@@ -35,7 +35,7 @@ from mexma_cli.errors import (
     printable,
     visible,
 )
-from mexma_cli.lazy import LazyGroup
+from mexma_cli.lazy import LazyGroup, OutputPath
 
 PURPOSES = {
     "Everything at once": {
@@ -480,7 +480,7 @@ def _say_less_or_more(ctx: click.Context, option: click.Parameter, given: bool) 
 
 
 _LOG_FILE: dict[str, Any] = {
-    "type": click.Path(dir_okay=False),
+    "type": OutputPath(dir_okay=False),
     "metavar": "FILE",
     "expose_value": False,
     "callback": _log_to,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.formats import chosen_format, format_epilog, format_options
-from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
+from mexma_cli.commands.inputs import check_outputs, check_stdout, command_line, progress_bar
 from mexma_cli.commands.options import (
     document_option,
     document_pairs_option,
@@ -23,6 +23,7 @@ from mexma_cli.commands.options import (
     report_option,
     result_option,
     shard_option,
+    written_option,
 )
 from mexma_cli.files import resolved
 from mexma_cli.formats.bitext import formats, outputs_of
@@ -59,12 +60,12 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
 @options_of(AlignSettings)
 @result_option
 @format_options("documents and line numbers", alignments=True)
-@path_option(
+@written_option(
     "--unaligned",
     help="Write the sentences that were not aligned there, for `mexma mine --within`.",
     metavar="FOLDER",
 )
-@path_option(
+@written_option(
     "--plot",
     help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf), "
     "or show both texts side by side (.html).",
@@ -128,8 +129,7 @@ def command(
     paired = DocumentInputs(source, target, docs, document_pairs, find_documents)
     languages = agreed_languages(paired, languages)
     files = outputs_of(part_of_output(output, shard) if output and shard else output, format, languages)
-    if not files and str(report) == "-":
-        raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
+    check_stdout(files, {"--report": report})
     job = AlignJob(paired, languages, files, format, with_ids, settings, shard, unaligned, report)
     as_page = plot is not None and plot.suffix.lower() == ".html"
     if not as_page:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @click.command("convert")
 @click.argument("vectors", type=click.Path(path_type=Path))
-@output_option(None, "File or store to write.", required=True)
+@output_option(None, "File or store to write.", required=True, allow_dash=True)
 @options_of(ConvertSettings)
 @click.option(
     "--text",

@@ -14,6 +14,7 @@ import click
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_folder, shipped_folder, whole_file
+from mexma_cli.lazy import OutputPath
 
 BEST = 10
 """Pairs that are shown."""
@@ -21,7 +22,7 @@ TEXTS = "spa-eng"
 
 
 @click.command("demo")
-@click.argument("folder", default="mexma-demo", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", default="mexma-demo", type=OutputPath(path_type=Path, file_okay=False))
 def command(folder: Path) -> None:
     """Mine two small texts that come with mexma into FOLDER (mexma-demo), and measure the result.
 

@@ -18,6 +18,7 @@ from mexma_cli import __version__
 from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.options import JSON_HELP, encoder_options, options_of, section, takes
 from mexma_cli.commands.progress import progress
+from mexma_cli.lazy import OutputPath
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.settings.stages import EncoderChoice, ScoreSettings
 from mexma_cli.stages.embed.inputs import load_encoder
@@ -52,7 +53,7 @@ PANELS = 12
 
 def picture_option(name: str, meaning: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """An option that names a picture to be drawn."""
-    kind, metavar = click.Path(path_type=Path, dir_okay=False), "FILE" if name == "--picture" else "PICTURE"
+    kind, metavar = OutputPath(path_type=Path, dir_okay=False), "FILE" if name == "--picture" else "PICTURE"
     return click.option(name, type=kind, metavar=metavar, help=f"Draw {meaning}")
 
 
@@ -192,7 +193,7 @@ def _result_options(command: Callable[..., None]) -> Callable[..., None]:
         _result_option(
             "-o",
             "--output",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=OutputPath(path_type=Path, dir_okay=False),
             metavar="FILE.json",
             callback=_result_file,
             help="Write the result, for `mexma report`.",

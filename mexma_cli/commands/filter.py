@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.formats import format_epilog, format_option, rule_epilog
-from mexma_cli.commands.inputs import check_bitext, check_inputs, check_outputs, command_line
+from mexma_cli.commands.inputs import check_bitext, check_inputs, check_outputs, check_stdout, command_line
 from mexma_cli.commands.options import (
     options_of,
     path_option,
     result_option,
+    stdout_option,
     workers_option,
     written_languages_option,
 )
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 @written_languages_option
 @result_option
 @format_option(otherwise="tsv; on stdout that of the input")
-@path_option("--rejects", help="Write what is dropped, as TSV or CSV: reason, number of the pair, the pair.")
-@path_option("--report", help="Write a JSON report: counts by reason, rules and limits.")
+@stdout_option(
+    "--rejects", help="Write what is dropped, as TSV or CSV: reason, number of the pair, the pair."
+)
+@stdout_option("--report", help="Write a JSON report: counts by reason, rules and limits.")
 @workers_option("Number of processes.")
 def command(
     bitext: tuple[Path, ...],
@@ -86,6 +89,7 @@ def command(
     named = format or format_of(None if to_stdout else output)
     outputs = outputs_of(output, named, codes) if formats()[named].two_files else []
     outputs = outputs or [path for path in [output] if path and not to_stdout]
+    check_stdout(outputs, {"--rejects": rejects, "--report": report})
     check_outputs([*outputs, rejects, report], (*bitext, *exclude))
     for path in (output, rejects, report):
         prepare_output(path)

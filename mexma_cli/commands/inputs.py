@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,14 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path]) -> Non
     store."""
     if found := overwriting(filter(None, outputs), inputs):
         raise click.UsageError(f"{found}: name another output.")
+
+
+def check_stdout(files: Sequence[Path], others: Mapping[str, Path | None]) -> None:
+    """Raise click.UsageError for two outputs on stdout: the result, unless it goes to `files`, and those of
+    other options."""
+    named = ["-o"] * (not files) + [option for option, path in others.items() if str(path) == "-"]
+    if len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} go to stdout: name a file for all but one.")
 
 
 def row_outputs(

@@ -15,6 +15,7 @@ from mexma_cli.commands.formats import chosen_format, format_epilog, format_opti
 from mexma_cli.commands.inputs import (
     check_inputs,
     check_outputs,
+    check_stdout,
     command_line,
     is_typed,
     print_estimate,
@@ -140,8 +141,7 @@ def command(
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, format, languages)
-    if not files and str(report) == "-":
-        raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
+    check_stdout(files, {"--report": report})
     check_outputs([*files, report], [path for path in (*paths, *(documents or ())) if path])
     for path in (output, report):
         prepare_output(path)

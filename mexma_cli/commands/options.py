@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.commands.completion import CODE, ENCODER
 from mexma_cli.languages import UNSTATED, resolve
-from mexma_cli.lazy import SectionOption
+from mexma_cli.lazy import OutputPath, SectionOption
 from mexma_cli.numerics.precisions import computing_on
 from mexma_cli.numerics.threads import cores
 from mexma_cli.settings.section import Option, Section, explanation, in_words, of_percent, option_of
@@ -38,14 +38,27 @@ selection_option = section("Selection options")
 document_option = section("Document options")
 
 
+_READ = click.Path(path_type=Path)
+
+
 def path_option(
-    *names: str, help: str, metavar: str | None = "FILE", add: Callable[..., Any] = click.option, **how: Any
+    *names: str,
+    help: str,
+    metavar: str | None = "FILE",
+    add: Callable[..., Any] = click.option,
+    kind: click.Path = _READ,
+    **how: Any,
 ) -> Callable[[Command], Command]:
-    """An option that names a file or folder; `add` decides where the help lists it."""
-    found: Callable[[Command], Command] = add(
-        *names, type=click.Path(path_type=Path), metavar=metavar, help=help, **how
-    )
+    """An option that names a file or folder, to be read unless `kind` is an `OutputPath`; `add` decides where
+    the help lists it."""
+    found: Callable[[Command], Command] = add(*names, type=kind, metavar=metavar, help=help, **how)
     return found
+
+
+written_option = functools.partial(path_option, kind=OutputPath(path_type=Path))
+"""`path_option` for what is written, and not to stdout."""
+stdout_option = functools.partial(path_option, kind=OutputPath(path_type=Path, allow_dash=True))
+"""`path_option` for what is written, perhaps to stdout (`-`)."""
 
 
 def lang_option(help: str, **how: Any) -> Callable[[Command], Command]:
@@ -61,7 +74,7 @@ json_lines_option = click.option(
     is_flag=True,
     help="Write one JSON object a line, as -o NAME.jsonl; -o NAME.csv: CSV.",
 )
-report_option = path_option(
+report_option = stdout_option(
     "--report", help="Write a JSON report: inputs, settings, counts, scores, time and memory.", metavar=None
 )
 overwrite_option = click.option(
@@ -87,8 +100,8 @@ _BOUNDS = {"ge": ("min", False), "gt": ("min", True), "le": ("max", False), "lt"
 def output_option(
     metavar: str | None, meaning: str, required: bool = False, **path: bool
 ) -> Callable[[Command], Command]:
-    """-o, where the result goes; `path` is for `click.Path`."""
-    kind = click.Path(path_type=Path, **path)
+    """-o, where the result goes; `path` is for `OutputPath`."""
+    kind = OutputPath(path_type=Path, **path)
     return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 

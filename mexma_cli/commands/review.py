@@ -18,7 +18,7 @@ _MOST = 5_000
 
 @click.command("review")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@output_option("FILE.html", "The page.", required=True)
+@output_option("FILE.html", "The page.", required=True, allow_dash=True)
 @click.option(
     "--count",
     type=click.IntRange(1, _MOST),

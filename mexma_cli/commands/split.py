@@ -12,7 +12,7 @@ import click
 from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.formats import rule_epilog
 from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
-from mexma_cli.commands.options import lang_option, options_of, output_option, path_option, workers_option
+from mexma_cli.commands.options import lang_option, options_of, output_option, workers_option, written_option
 from mexma_cli.reporting.tables import aligned_with_notes
 from mexma_cli.settings.stages import SplitSettings
 from mexma_cli.text.amounts import such_as
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 @lang_option("Language of the documents, such as fra_Latn, fra or fr; und: not stated.", required=True)
 @output_option(None, "File of the sentences, compressed if named .gz, .bz2, .xz or .zst.", required=True)
 @options_of(SplitSettings)
-@path_option(
+@written_option(
     "--rejects",
     help="Write what is dropped, as TSV or CSV: reason, document id, start, end, text.",
     metavar=None,

@@ -23,6 +23,7 @@ from mexma_cli.commands.options import (
     options_of,
     output_option,
     path_option,
+    written_option,
 )
 from mexma_cli.commands.tune_output import (
     estimated_json,
@@ -84,7 +85,7 @@ _OF_TEXTS = (
     metavar="N",
     help="Ask in the terminal whether N of the pairs are right, to correct the estimate.",
 )
-@path_option(
+@written_option(
     "--labels",
     help="Labels of --label or `mexma review`, which correct the estimate; --label adds its answers.  "
     "[default: labels.tsv with --label, else none]",
@@ -95,7 +96,9 @@ _OF_TEXTS = (
     metavar="SHARE",
     help="Instead of the best F1: the lowest threshold with this precision, such as 0.95.",
 )
-@path_option("--save-threshold", help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`.")
+@written_option(
+    "--save-threshold", help="Keep it in a file of thresholds, for `mexma mine --thresholds FILE`."
+)
 @click.option(
     "--languages",
     "--langs",
@@ -103,7 +106,7 @@ _OF_TEXTS = (
     metavar="CODES",
     help="One threshold a language; {lang} in file names stands for its code.",
 )
-@path_option("--plot", help="Draw the scores of right and other pairs (.png, .svg, .pdf).")
+@written_option("--plot", help="Draw the scores of right and other pairs (.png, .svg, .pdf).")
 @json_option
 @output_option(None, "Write the pairs above the threshold there, best first.")
 @options_of(MineSettings, *TUNED)
@@ -264,8 +267,6 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path
     """Find out before the work that its outputs can be written, and destroy nothing."""
     from mexma_cli.reporting.plot import check_plottable
 
-    if str(output) == "-":
-        raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
     check_outputs([*row_outputs(output, inputs)[0], plot], inputs)
     check_plottable(plot)
 

@@ -87,19 +87,20 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
     encoder.save(tmp_path / "two")
     for given, code, near in (
         ("kor", "Korean (kor_Hang)", "none is akin to it"),
-        ("bos", "Bosnian (bos_Latn)", "Croatian (hrv_Latn) is nearest to it, with an xsim error of 2.2% on"),
-        ("fra", "French (fra_Latn)", "Romanian (ron_Latn) is nearest to it\n"),
+        ("bos", "Bosnian (bos_Latn)", "the nearest is Croatian (hrv_Latn), whose own xsim error is 2.2%"),
+        ("fra", "French (fra_Latn)", "the nearest is Romanian (ron_Latn)"),
         ("srp_Latn", "", ""),
         ("slk", "", ""),
         ("und", "", ""),
     ):
         done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
-        listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}"
-        said = f"two does not know {code}; {listed}"
+        unmeasured = f"how well {code.partition(' ')[0]} is read was not measured"
+        listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}; {unmeasured}"
+        said = f"two does not know {code}; {listed}; `mexma new-language` trains an encoder for it\n"
         assert (said in done.stderr) == bool(code) == ("does not know" in done.stderr)
     done = ok(embed(tmp_path / "two", "--lang", "mlt", corpus, "-o", tmp_path / "mlt.emb"))
     assert "two reads Maltese (mlt_Latn) with an xsim error of 9.1% on its dev set, more than" in done.stderr
-    assert "`mexma new-language` trains one" in done.stderr
+    assert "`mexma new-language` trains an encoder for it, and" in done.stderr
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")
         assert done.exit_code == 0 and ("does not know" in done.stderr) == told

@@ -326,7 +326,7 @@ class TestBadInput:
         out = tmp_path / "out"
         for report in (out, tmp_path / "new" / ".." / "out"):
             self.fails(2, "is two of the outputs", *pair, "-o", out, "--report", report)
-        self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
+        self.fails(2, "-o and --report go to stdout", *pair, "--report", "-")
         shard = pair[1] / "lines-00000.txt.zst"
         for options in (("-o", shard), ("-o", out, "--report", shard)):
             self.fails(2, "lines-00000.txt.zst lies in an input", *pair, *options)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli import MexmaError, split
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
 from tests.stores import full_disk
@@ -109,3 +110,62 @@ def test_sentences_to_no_file_are_refused(folder: Path) -> None:
     for output in ("-", "/dev/null"):
         words = ("split", "spa.txt", "--lang", "spa", "--workers", "1", "-o", output)
         fails(run(*words), 1, f"{output} is no file", "name a file for the output")
+
+
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("--rejects", "split spa.txt --lang spa -o o.txt"),
+        ("-o", "split spa.txt --lang spa"),
+        ("--unaligned", "align spa.txt eng.txt -o o.tsv"),
+        ("--plot", "align spa.txt eng.txt -o o.tsv"),
+        ("-o", "tune pairs.tsv --gold gold.tsv"),
+        ("--plot", "tune pairs.tsv --gold gold.tsv"),
+        ("--save-threshold", "tune spa.txt eng.txt --source-lang spa --target-lang eng"),
+        ("--labels", "tune spa.txt eng.txt --label 2"),
+        ("-o", "embed spa.txt"),
+        ("-o", "merge spa.emb eng.emb"),
+        ("-o", "knn spa.emb eng.emb"),
+        ("-o", "project spa.emb --with run"),
+        ("-o", "classifier train pairs.tsv"),
+        ("-o", "new-language sm pairs.tsv"),
+        ("-o", "augment spa.txt"),
+        ("-o", "export mini"),
+        ("-o", "report o.json"),
+        ("-o", "eval xsim ."),
+        ("--plot", "eval tatoeba ."),
+        ("--picture", "eval tokens ."),
+        ("--log-file", "langid spa.txt"),
+        ("", "demo"),
+    ],
+)
+def test_what_cannot_go_to_stdout_is_refused(option: str, command: str, folder: Path) -> None:
+    before = everything(folder)
+    done = fails(run(*command.split(), *filter(None, [option]), "-"), 2, "This does not go to stdout (-)")
+    assert not done.stdout and everything(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("filter pairs.tsv --rejects -", "-o and --rejects"),
+        ("filter pairs.tsv -o - --report -", "-o and --report"),
+        ("filter pairs.tsv -o o.tsv --rejects - --report -", "--rejects and --report"),
+        ("align spa.txt eng.txt --report -", "-o and --report"),
+    ],
+)
+def test_one_output_at_most_goes_to_stdout(command: str, named: str, folder: Path) -> None:
+    fails(run(*command.split()), 2, f"{named} go to stdout: name a file for all but one.")
+
+
+def test_rejects_and_reports_may_go_to_stdout(folder: Path) -> None:
+    rules = ("filter", "pairs.tsv", "-o", "o.tsv", "--off", "all", "--on", "short=12")
+    assert ok(run(*rules, "--rejects", "-")).stdout.startswith("short\t")
+    assert json.loads(ok(run(*rules, "--report", "-")).stdout)["dropped"]["short"] > 0
+
+
+def test_split_in_python_refuses_stdout(folder: Path) -> None:
+    for output, rejects in (("-", None), ("o.txt", "-")):
+        with pytest.raises(MexmaError, match=r"^- is no file"):
+            split("spa.txt", output, lang="spa", rejects=rejects)
+    assert not (folder / "-").exists()

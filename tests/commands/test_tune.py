@@ -108,7 +108,7 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
     picture = tmp_path / "out.svg"
     both = ("-o", picture, "--plot", tmp_path / "new" / ".." / "out.svg")
     fails(run("tune", candidates, "--gold", gold, *both), 1, "pairs are not written as .svg")
-    fails(run("tune", candidates, "--gold", gold, "-o", "-"), 2, "The threshold goes to stdout")
+    fails(run("tune", candidates, "--gold", gold, "-o", "-"), 2, "'--output': This does not go to stdout (-)")
     other = ("-o", tmp_path / "out.tmx")
     fails(run("tune", candidates, "--gold", gold, *other), 1, "pairs are not written as .tmx")
     assert not picture.exists()

@@ -111,6 +111,9 @@ def embed_file(
         return writer.finish()
 
 
+_TRAINED = "`mexma new-language` trains an encoder for it"
+
+
 def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
     """The warning of a language that is not one of the encoder's; in another script it may be known. None if
     it is, if its card does not say, or if the encoder reads it no worse than one of its own."""
@@ -125,12 +128,13 @@ def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
         return (
             f"{name} reads {about} with an xsim error of {own[language]:.1f}% on its dev set, "
             f"more than in any of its {count} languages, which `mexma info {shlex.quote(name)}` lists; "
-            "`mexma new-language` trains one for it, and aligning documents finds more than mining"
+            f"{_TRAINED}, and aligning documents finds more than mining"
         )
     if language.partition("_")[0] in known:
         return None
     listed = f"of its {count} languages, which `mexma info {shlex.quote(name)}` lists,"
-    return f"{name} does not know {about}; {listed} {_nearest(encoder, language)}"
+    unmeasured = f"how well {languages.name(language)} is read was not measured"
+    return f"{name} does not know {about}; {listed} {_nearest(encoder, language)}; {unmeasured}; {_TRAINED}"
 
 
 def note_language(encoder: SentenceEncoder, language: str) -> None:
@@ -146,8 +150,8 @@ def _nearest(encoder: SentenceEncoder, language: str) -> str:
         return "none is akin to it"
     errors = _errors(encoder, near)
     best = min(errors, key=lambda code: errors[code], default=near[0])
-    known = f", with an xsim error of {errors[best]:.1f}% on its dev set" if errors else ""
-    return f"{languages.name(best)} ({best}) is nearest to it{known}"
+    known = f", whose own xsim error is {errors[best]:.1f}%" if errors else ""
+    return f"the nearest is {languages.name(best)} ({best}){known}"
 
 
 def _errors(encoder: SentenceEncoder, codes: Iterable[str]) -> dict[str, float]:

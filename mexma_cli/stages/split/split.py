@@ -157,11 +157,11 @@ def split(
     disk, a file beside the sentences that would be lost.
     """
     began = time.monotonic()
-    if str(outputs.sentences) == "-" or is_special(outputs.sentences):
-        raise MexmaError(
-            f"{outputs.sentences} is no file, and two more files are to stand beside the sentences",
-            "name a file for the output",
-        )
+    for path in (outputs.sentences, outputs.rejects):
+        if str(path) == "-" or (path is outputs.sentences and is_special(path)):
+            raise MexmaError(
+                f"{path} is no file, and several files are written together", "name a file for the output"
+            )
     kind = format_of(outputs.rejects, ("tsv", "csv"))
     for path in (*outputs.files, outputs.report):
         prepare_output(path)
