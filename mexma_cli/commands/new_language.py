@@ -32,8 +32,8 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
     PAIRS are files of sentence TAB English sentence, or of pairs in another format, such as TMX. A
     twentieth of the pairs, at most 1,000, becomes dev text, which shares no sentence with the training. The
     recipe, RUN/new-language.yaml, extends one-language. Printed are the xsim error on the dev text,
-    precision and recall when the dev text is mined from among 9 times as many lines, both figures of mini
-    on the same pairs, and a command that mines other text with the encoder.
+    F1 (with its 95 % interval), precision and recall when the dev text is mined from among 9 times as many
+    lines, xsim error and F1 of mini on the same pairs, and a command that mines other text with the encoder.
 
     The same command continues a killed run, and measures a finished one again.
 
@@ -57,8 +57,8 @@ def command(lang: str, pairs: tuple[Path, ...], output: Path | None, overrides: 
         click.echo(line)
     warn_of_few(
         found.pairs,
-        f"a translation is easily found among only {counted(found.pairs, 'pair')} of dev text; have ten "
-        "thousand pairs, if need be with those of a related language",
+        f"the xsim error is lower among only {counted(found.pairs, 'pair')} of dev text than among many; "
+        "have ten thousand pairs, if need be with those of a related language",
     )
 
 
@@ -70,15 +70,27 @@ def _lines(found: Worth, code: str, run: Path, mini: Worth) -> list[str]:
             f"dev xsim error  {found.xsim_error:.2f}%, {found.pairs:,} pairs of the training's kind of text; "
             "other text is harder"
         )
-    if found.f1 is not None:
+    if found.mining is not None:
         lines.append(
-            f"mining F1       {found.f1:.1f} (precision {found.precision:.1f}, recall {found.recall:.1f}), "
-            f"the same pairs among {found.lines[0]:,} and {found.lines[1]:,} lines"
+            f"mining F1       {_f1(found)}, precision {100 * found.mining.precision:.1f}, recall "
+            f"{100 * found.mining.recall:.1f}, the same pairs among {found.lines[0]:,} and "
+            f"{found.lines[1]:,} lines"
         )
     if mini.xsim_error is not None:
-        f1 = "" if mini.f1 is None else f", mining F1 {mini.f1:.1f}"
+        f1 = f", mining F1 {_f1(mini)}" if mini.mining else ""
         lines.append(
             f"mini            dev xsim error {mini.xsim_error:.2f}%{f1}, as it is, on the same pairs"
         )
+    if found.f1_interval and mini.f1_interval:
+        (low, high), (mini_low, mini_high) = found.f1_interval, mini.f1_interval
+        if low <= mini_high and mini_low <= high:
+            lines.append("                which of the two mines better cannot be told from these pairs")
     how = f"--model {shlex.quote(str(run))} --score probability --precision 0.95"
     return [*lines, f"mine with       mexma mine {code}.txt eng.txt {how} -o mined.tsv"]
+
+
+def _f1(worth: Worth) -> str:
+    """The F1 of mining in percent, with its interval."""
+    assert worth.mining and worth.f1_interval
+    low, high = (100 * end for end in worth.f1_interval)
+    return f"{100 * worth.mining.f1:.1f} ({low:.1f} to {high:.1f})"

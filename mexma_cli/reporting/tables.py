@@ -210,4 +210,4 @@ def _is_number(cell: str) -> bool:
 def warn_of_few(count: int, why: str) -> None:
     """Warn where an encoder's or a classifier's figures stand on few held-out translations."""
     if count < _FEW:
-        log.warning("these figures are rough, and better than with real texts: %s", why)
+        log.warning("these figures are rough: %s", why)

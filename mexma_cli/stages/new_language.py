@@ -26,13 +26,15 @@ from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import card, folder
 from mexma_cli.errors import MexmaError, in_a_line
-from mexma_cli.evaluation.bucc import measure, read_sets
+from mexma_cli.evaluation.bucc import ranked, read_sets
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.xsim import dev_scorer
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, refuse_pipe, whole_file
 from mexma_cli.languages import UNSTATED
+from mexma_cli.mining.resampling import bootstrap
+from mexma_cli.mining.threshold import Threshold, best_threshold
 from mexma_cli.settings.load import load
-from mexma_cli.settings.stages import BUNDLED, ScoreSettings
+from mexma_cli.settings.stages import BUNDLED
 from mexma_cli.settings.training import Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import pair_rules
@@ -75,17 +77,18 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Worth:
-    """Figures of an encoder on dev text that it was not trained on, in percent."""
+    """Figures of an encoder on dev text that it was not trained on."""
 
     pairs: int
     """Number of pairs of dev text."""
     lines: tuple[int, int]
     """Lines of the mining set's two sides."""
     xsim_error: float | None
-    f1: float | None
-    precision: float | None
-    recall: float | None
-    """With the best threshold; these three are None where nothing was found."""
+    """In percent."""
+    mining: Threshold | None
+    """The best one; None where nothing was found."""
+    f1_interval: tuple[float, float] | None
+    """The 95 % interval of its F1."""
 
 
 def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -146,7 +149,9 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
     run = Path(recipe.run)
     encoder = SentenceEncoder.load(BUNDLED if bundled else str(run))
     (mining,) = read_sets([run / DEV])
-    (row,) = measure([mining], Embedder(encoder), ScoreSettings())
+    embed, (source, target) = Embedder(encoder), mining.pair.split("-")
+    found = ranked(mining, embed(mining.sources, source), embed(mining.targets, target))
+    best = best_threshold(found.scores, found.is_gold, found.gold) if len(found.scores) else None
     code = recipe.data.corpora[0].languages[0]
     error = None if bundled else encoder.trained[code].dev_error
     if bundled and recipe.dev is not None:
@@ -157,9 +162,8 @@ def worth(recipe: Recipe, bundled: bool = False) -> Worth:
         len(mining.gold),
         (len(mining.sources), len(mining.targets)),
         error,
-        row["tuned f1"],
-        row["precision"],
-        row["recall"],
+        best,
+        bootstrap(found, best).f1 if best else None,
     )
 
 

@@ -146,4 +146,4 @@ def test_few_translations_are_warned_of(caplog: pytest.LogCaptureFixture) -> Non
     warn_of_few(500, "only 500 pairs")
     assert not caplog.messages
     warn_of_few(499, "only 499 pairs")
-    assert caplog.messages == ["these figures are rough, and better than with real texts: only 499 pairs"]
+    assert caplog.messages == ["these figures are rough: only 499 pairs"]
