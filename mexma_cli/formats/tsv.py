@@ -206,8 +206,8 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
     if _depends(fields):
         start += islice(numbered, _SEEN)
     rows = [line.split("\t") for _, line in start]
-    header = columns_of(fields, _of_numbers(rows[1:]), stated, where=text.where)
     scored, ids = _first_column(rows, text)
+    header = columns_of(fields, _of_numbers(rows[1:]), stated, len(fields) > 2 and not scored, text.where)
     layout = _Layout(len(fields), scored, ids, header, text)
     if header:
         text.header.append(line)

@@ -452,6 +452,9 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
     for text, others in (
         ("fr;English;My comment\nun;one;\ndeux;two;right?\n", {"My comment": 1}),
         ("source;target;\nun;one;\ndeux;two;right?\n", {"": 1}),
+        ("No;French;English;Note\n1;un;one;x\n2;deux;two;\n", {"No": 2, "Note": 1}),
+        ("No\tFrench\tEnglish\tNote\n1\tun\tone\tx\n2\tdeux\ttwo\t\n", {"No": 2, "Note": 1}),
+        ("French\tEnglish\tMy comment\nun\tone\t\ndeux\ttwo\tright?\n", {"My comment": 1}),
         ("source,target,document,line\nun,one,a,1\ndeux,two,a,2\n", {"document": 2, "line": 2}),
         ("source\turl\ttarget\nun\tu\tone\ndeux\t\ttwo\n", {"url": 1}),
         (
@@ -472,6 +475,10 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
         assert found.others == others and set(left_out) <= {"header line"}
         assert list(found.other_values.values()) == [sum(others.values())]
     assert len(read("tsv", "He speaks French, English, and Dutch\tx")) == 1
+    path.write_text("1.5\tFrench\tEnglish\n")  # a scored pair, and no header
+    assert [pair[:3] for pair in open_pairs(path.rename(tmp_path / "pairs.tsv")).pairs] == [
+        (1.5, "French", "English")
+    ]
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "tmx", "parquet"])
