@@ -107,9 +107,8 @@ def test_files_beside_the_sentences_that_split_did_not_make_stay(
 
 
 def test_sentences_to_no_file_are_refused(folder: Path) -> None:
-    for output in ("-", "/dev/null"):
-        words = ("split", "spa.txt", "--lang", "spa", "--workers", "1", "-o", output)
-        fails(run(*words), 1, f"{output} is no file", "name a file for the output")
+    words = ("split", "spa.txt", "--lang", "spa", "--workers", "1", "-o", "/dev/null")
+    fails(run(*words), 1, "/dev/null is no file", "name a file for the output")
 
 
 @pytest.mark.parametrize(
