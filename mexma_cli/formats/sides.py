@@ -14,7 +14,17 @@ from typing import NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import FIELDS
-from mexma_cli.languages import UNSTATED, codes, has_region, known, members, own_names, spellings, subtags
+from mexma_cli.languages import (
+    UNSTATED,
+    codes,
+    has_region,
+    known,
+    members,
+    own_names,
+    spellings,
+    subtags,
+    tag_with_region,
+)
 from mexma_cli.languages import name as name_of
 
 MOST_TAGS = 12
@@ -278,7 +288,8 @@ def _grade(side: WantedSide, tag: str) -> int | None:
     """How well a tag fits a side, the less the better; None if it does not fit."""
     if side.tag == NO_SIDE:
         return None
-    if subtags(side.tag) == subtags(tag):
+    stated, other = (tag_with_region(one) or one for one in (side.tag, tag))
+    if subtags(stated) == subtags(other):
         return 0
     wanted, found = known(side.tag), known(tag)
     if wanted == found != UNSTATED:

@@ -314,7 +314,10 @@ def _batches(bitext: OpenedPairs, as_read: bool, rejects: bool) -> Iterator[Batc
         as_tsv = list[str]()
         if rejects and not (is_tsv and as_read):
             with_ids = any(any(pair[3:]) for _, pair in batch) if with_ids is None else with_ids
-            as_tsv = [line if line and is_tsv else _as_tsv(pair, with_ids) for line, pair in batch]
+            written = Tsv().write([pair for _, pair in batch], (UNSTATED, UNSTATED), with_ids)
+            as_tsv = (
+                [line or "" for line, _ in batch] if is_tsv else [str(line)[:-1] for (line,), _ in written]
+            )
         yield records, PairColumns(sources, targets, scores, probabilities), as_tsv
 
 
@@ -411,11 +414,6 @@ def _kept(
         found.dropped = {NAMES[code]: dropped[code] for code in sorted(dropped)}
         if kept:
             yield [records[row] for row in kept]
-
-
-def _as_tsv(pair: Pair, with_ids: bool) -> str:
-    (((line,), _),) = Tsv().write([pair], (UNSTATED, UNSTATED), with_ids)
-    return str(line)[:-1]
 
 
 def _written(

@@ -149,6 +149,17 @@ def test_rejects_have_the_same_columns_from_and_to_each_format(
     assert [(reason.partition(":")[0], *rest) for reason, *rest in rows] == places
 
 
+def test_rejects_of_pairs_with_other_fields_have_the_same_columns(tmp_path: Path) -> None:
+    objects = [{"source": "a", "target": "a"}, {"score": 1.5, "source": "b", "target": "b"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in objects))
+    options = ("--off", "all", "--on", "copy", "-o", tmp_path / "o.tsv", "--rejects", tmp_path / "r.csv")
+    ok(filtered(tmp_path / "in.jsonl", *options))
+    with (tmp_path / "r.csv").open(newline="") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["reason", "number", "score", "source", "target"]
+    assert rows == [["copy", "1", "nan", "a", "a"], ["copy", "2", "1.5", "b", "b"]]
+
+
 @pytest.mark.parametrize("kind", ["tsv", "jsonl", "tmx"])
 def test_a_pipe_keeps_the_format(kind: str, tmp_path: Path) -> None:
     content = made(tmp_path / "in", kind).read_bytes()

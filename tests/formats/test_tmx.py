@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import BitextFormat, MinedPair, PlainPair, RawText, open_pairs
 from mexma_cli.formats.moses import Moses
+from mexma_cli.formats.sides import WantedSide, choose_tags
 from mexma_cli.formats.tmx import Tmx
 from mexma_cli.text.lines import LINE_LIMIT
 from mexma_cli.text.pages import STATED
@@ -363,3 +364,9 @@ def test_regions_and_unknown_tags_are_written_as_they_are() -> None:
         text = "".join(text for (text,), _ in Tmx().write([PlainPair("a", "b")], tags))
         written = ("en-GB", "en-US") if tags[0] == "en-GB" else ("en", "sh")
         assert read(text)[:2] == tags and all(f'xml:lang="{tag}"' in text for tag in written)
+
+
+@pytest.mark.parametrize("stated", ["fr_FR.UTF-8", "fr_FR", "fr-FR", "FR-fr"])
+@pytest.mark.parametrize("tag", ["fr-FR", "fr_FR.utf8"])
+def test_the_name_of_a_locale_is_the_tag_of_its_language_and_country(stated: str, tag: str) -> None:
+    assert choose_tags([WantedSide(stated), WantedSide("en")], ["fr-CA", tag, "en"]) == [tag, "en"]
