@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -54,6 +55,7 @@ OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini
 """Files that file managers and NFS put beside any file."""
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 Names = Collection[str] | re.Pattern[str]
+_FULL = 1 << 16  # bytes that a disk has left on which a write failed
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
@@ -372,6 +374,18 @@ def no_space_as_message(path: Path) -> Iterator[None]:
             f"{path}: {_NO_SPACE[error.errno]}; the file was not written",
             "free some space and run the same command again: what was finished is kept",
         ) from error
+
+
+@contextmanager
+def full_disk_as_os_error(folder: Path) -> Iterator[None]:
+    """Turn the errors that writers of tensors and tokenizers have of their own into an OSError where
+    the disk of a folder is full, of which they say nothing."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (OSError, MexmaError)) or shutil.disk_usage(folder).free >= _FULL:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
 
 
 def fsync_file(file: IO[Any]) -> None:

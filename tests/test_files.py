@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from mexma_cli.files import (
     clear,
     clear_all,
     commit,
+    full_disk_as_os_error,
     make_parent,
     only_writer,
     read_json,
@@ -574,3 +577,14 @@ def test_shipped_files_are_in_an_installed_package_or_beside_that_of_a_checkout(
     assert manifest.shipped_folder("recipes") == tmp_path / "recipes"
     (tmp_path / "package" / "recipes").mkdir(parents=True)
     assert manifest.shipped_folder("recipes") == tmp_path / "package" / "recipes"
+
+
+@pytest.mark.parametrize(("free", "kind"), [(4096, OSError), (1 << 30, RuntimeError)])
+def test_a_writer_that_says_nothing_of_a_full_disk(
+    free: int, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch: "unexpected pos 9216 vs 9108"."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    with pytest.raises(kind) as raised, full_disk_as_os_error(tmp_path):
+        raise RuntimeError("unexpected pos 9216 vs 9108")
+    assert getattr(raised.value, "errno", None) == (errno.ENOSPC if kind is OSError else None)

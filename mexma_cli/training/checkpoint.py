@@ -84,7 +84,8 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
         files.make_folder(folder)
         with files.no_space_as_message(final), files.workplace(final) as part:
             part.mkdir()
-            _write(part, state)
+            with files.full_disk_as_os_error(part):
+                _write(part, state)
             if best:  # before the checkpoint itself: a run that is killed in between comes here again
                 _link(part, folder / BEST)
             files.commit(final, own=_OWN)

@@ -153,8 +153,9 @@ def written_aside(path: Path, replace: bool = True) -> Iterator[Path]:
     try:
         with files.no_space_as_message(path), files.workplace(path) as part:
             part.mkdir()
-            yield part
-            _write_checksums(part)
+            with files.full_disk_as_os_error(part):
+                yield part
+                _write_checksums(part)
             if not replace and path.is_dir() and any(path.iterdir()):
                 _check_same(path, part)
                 return
