@@ -114,16 +114,11 @@ def check_recipe(recipe: CorpusRecipe) -> None:
             ours = folder.begun and path.is_file() and of_a_run(path)
         if os.path.lexists(path) and not ours and not (name == RECIPE and _is_recipe(path, recipe)):
             raise in_the_way(path)
-    name = _name_of(folder.path / RECIPE) if folder.begun else None
+    name = _resolved(folder.path / RECIPE).get("name") if folder.begun else None
     if name not in (None, recipe.name):
         log.warning(
             "%s is of the run %s, whose results are replaced; another `run` keeps both", folder.path, name
         )
-
-
-def _name_of(path: Path) -> str | None:
-    """The name in a recipe that a run has written."""
-    return limited_yaml.parsed_yaml(path.read_text(encoding="utf-8"))["name"] if _is_resolved(path) else None
 
 
 def _is_thresholds(path: Path) -> bool:
@@ -132,18 +127,18 @@ def _is_thresholds(path: Path) -> bool:
     return False
 
 
-def _is_resolved(path: Path) -> bool:
-    """Whether a file is a recipe as runs write them: with all keys, and nothing but these."""
+def _resolved(path: Path) -> dict[str, Any]:
+    """A recipe as runs write them: with all keys, and nothing but these; nothing of another file or none."""
     try:
         text = path.read_text(encoding="utf-8")
         raw = limited_yaml.parsed_yaml(text) if len(text) < limited_yaml.SIZE else None
-    except (ValueError, yaml.YAMLError):
-        return False
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
     whole = isinstance(raw, dict) and {"kind", "languages", "units", "output"} <= raw.keys()
-    return whole and yaml.safe_dump(raw, sort_keys=False, allow_unicode=True) == text
+    return raw if whole and yaml.safe_dump(raw, sort_keys=False, allow_unicode=True) == text else {}
 
 
-_OWN = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _is_resolved}
+_OWN = {STATUS: is_status, PAGE: is_page, FILE: _is_thresholds, RECIPE: _resolved}
 """The files of a run that are in no record, and whether one that is there is of a run."""
 
 

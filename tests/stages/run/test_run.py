@@ -343,6 +343,11 @@ def test_the_folder_of_another_run_is_told_of(copy: CorpusRecipe, caplog: pytest
     assert f"is of the run {copy.name}, whose results are replaced; another `run` keeps both" in caplog.text
 
 
+def test_a_run_goes_on_that_was_killed_before_it_wrote_its_recipe(copy: CorpusRecipe) -> None:
+    (Path(copy.run) / "recipe.yaml").unlink()
+    assert done(copy)[1].did == [] and load_corpus(Path(copy.run) / "recipe.yaml") == copy
+
+
 def test_the_page_of_one_pair_keeps_the_others(copy: CorpusRecipe) -> None:
     page = Path(copy.run) / "report.html"
     before = html.unescape(page.read_text())
