@@ -61,7 +61,7 @@ from mexma_cli.store.layout import shard_files
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.store.shard import link_or_copy
 
-FORMAT_VERSION = 2  # units whose record has an earlier one are done anew
+FORMAT_VERSION = 3  # units whose record has an earlier one are done anew
 BITEXT = "bitext"
 """The folder of results in a run's folder: a folder for each language pair."""
 REJECTS = "rejects.tsv.zst"
