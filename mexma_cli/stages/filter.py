@@ -118,7 +118,7 @@ class FilterJob:
         output: Named by the user; None is stdout.
         format: The format's name; None: by the output's name; on stdout as the input, or TSV for two files.
         rejects: A file for what is dropped: reason TAB number TAB the pair, a line of TSV as it was read, and
-            of other formats the columns of `mexma mine --with-ids`; or CSV.
+            of other formats what would be a line of TSV, with what else is known; or CSV.
         report: A file for the counts, as JSON.
         workers: Processes that try the rules; the bytes are the same with any number. More than one needs a
             script that can be imported (``if __name__ == ...``).
