@@ -99,7 +99,7 @@ def sides_named(names: tuple[str, ...], stated: tuple[str, str] = _NONE_STATED) 
 
 def columns_of(
     fields: Sequence[str],
-    numbers: Container[int] = (),
+    no_texts: Container[int] = (),
     stated: tuple[str, str] = _NONE_STATED,
     others: bool = False,
     where: str = "",
@@ -108,7 +108,7 @@ def columns_of(
     `source` and `target`, or languages, in code or in English; those that are not `stated` are refused.
 
     Args:
-        numbers: The places of columns of numbers, which are no texts (`No` is Norwegian, too).
+        no_texts: The places of columns of numbers or of codes (`No` is Norwegian, too).
         stated: Codes of the languages that are wanted, which choose the columns.
         others: Beside languages, columns may have any names.
     """
@@ -118,7 +118,7 @@ def columns_of(
     spoken = _languages_among(names)
     known = [name in _SCORE | _OTHER_COLUMNS for place, name in enumerate(names) if place not in spoken]
     if len(fields) > 2:
-        spoken = {place: code for place, code in spoken.items() if place not in numbers}
+        spoken = {place: code for place, code in spoken.items() if place not in no_texts}
     if named := _both(spoken, stated) or sides_named(tuple(fields)):
         return Columns.at(*named, score, fields)
     if not others and not all(known):

@@ -207,7 +207,7 @@ def _records(numbered: Iterator[tuple[int, str]], text: RawText, stated: tuple[s
         start += islice(numbered, _SEEN)
     rows = [line.split("\t") for _, line in start]
     scored, ids = _first_column(rows, text)
-    header = columns_of(fields, _of_numbers(rows[1:]), stated, len(fields) > 2 and not scored, text.where)
+    header = columns_of(fields, _of_no_texts(rows[1:]), stated, len(fields) > 2 and not scored, text.where)
     layout = _Layout(len(fields), scored, ids, header, text)
     if header:
         text.header.append(line)
@@ -320,7 +320,7 @@ def _from_csv(
     below = list(islice(rows, _SEEN)) if _depends(row) else []
     seen = [other for _, other in below if isinstance(other, list)]
     scored, ids = _first_column([row, *seen], text)
-    columns = columns_of(row, _of_numbers(seen), stated, len(row) > 2 and not scored, where)
+    columns = columns_of(row, _of_no_texts(seen), stated, len(row) > 2 and not scored, where)
     if columns:
         yield from text.no_pair(HEADER)
     else:
@@ -407,11 +407,15 @@ def parsed_field(name: str, text: str) -> Any:
         return None
 
 
-def _of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
-    """The places of columns that have numbers, and nothing else."""
+def _of_no_texts(rows: Sequence[Sequence[str]]) -> set[int]:
+    """The places of columns that have numbers, or languages of sentences beside them, and nothing else."""
     columns = enumerate(zip_longest(*rows, fillvalue=""))
     values = {place: [field for field in column if field.strip()] for place, column in columns}
-    return {place for place, some in values.items() if some and None not in map(_number, some)}
+    return {
+        place
+        for place, some in values.items()
+        if some and (None not in map(_number, some) or all(map(is_language, some)))
+    }
 
 
 def _number(field: str) -> float | None:

@@ -481,6 +481,24 @@ def test_other_columns_are_left_out_and_counted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("delimiter", ["\t", ",", ";"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["en fr Hello. Salut.", "en fr Good-bye! Adieu!"],
+        ["English French Hello. Salut.", "English French Good-bye! Adieu!"],
+        ["No Non fr", "Yes Oui fr", "Hello. Salut. fr"],
+    ],
+)
+def test_languages_beside_sentences_are_no_names_of_columns(
+    rows: list[str], delimiter: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("a.tsv" if delimiter == "\t" else "a.csv")
+    path.write_text("".join(row.replace(" ", delimiter) + "\n" for row in rows))
+    with pytest.raises(MexmaError, match="fields"):
+        list(open_pairs(path).pairs)
+
+
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "tmx", "parquet"])
 @pytest.mark.parametrize("first", ["0.5", "", "high"])
 @pytest.mark.parametrize("of", ["csv", "jsonl", "parquet"])
