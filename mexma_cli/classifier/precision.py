@@ -39,7 +39,7 @@ class Errors(NamedTuple):
 
     @classmethod
     def of(cls, wrong: float, possible: float, alike: float) -> Errors:
-        """What the candidates that were not taken say of those that were.
+        """The errors of the taken pairs' probabilities, estimated from the candidates that were not taken.
 
         Wrong pairs, the best of many, come from the same sentences as the next best ones: where there is no
         translation at all, others of those sentences are possible as well, and the more of them, the more

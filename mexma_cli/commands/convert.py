@@ -74,6 +74,7 @@ def command(
             store_to_raw(store, output, settings, on_progress=follow(bar))
         log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, settings.dtype)
         return
+    language = resolve(lang)
     if not vectors.exists():
         raise MexmaError(f"{vectors}: no such file")
     refuse_pipe(vectors)
@@ -93,7 +94,7 @@ def command(
             settings,
             text,
             output,
-            language=resolve(lang),
+            language=language,
             argv=command_line(),
             overwrite=overwrite,
             on_progress=follow(bar),

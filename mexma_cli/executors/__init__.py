@@ -44,7 +44,7 @@ class RecipeExecutor(Executor):
 
     @classmethod
     def forecast(cls, recipe: CorpusRecipe, work: Estimate) -> Forecast:
-        """What it says of `work`, the estimate of a run, in which it submits nothing."""
+        """What a dry run, which submits nothing, says of this executor for the estimate `work`."""
         return Forecast()
 
 

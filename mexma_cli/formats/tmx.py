@@ -359,7 +359,7 @@ class _Reader:
         return pair_of(properties, *("" if tag is None else segments[tag] for tag in chosen))
 
     def _note_tags(self, chosen: Sequence[str | None]) -> None:
-        """The tags of the sides are the first ones that are of their languages; others are counted."""
+        """Take the first tag of each side's language as the side's; count segments with another one."""
         for place, (tag, side) in enumerate(zip(chosen, self._sides, strict=True)):
             if tag is None or known(tag) != known(side.tag):
                 continue

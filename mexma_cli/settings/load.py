@@ -286,7 +286,8 @@ def _with_trainer(phase: Any, shared: Any) -> Any:
 
 
 def _over(base: Raw, own: Raw, file: Path) -> Raw:
-    """The keys of a recipe over those that it extends, which have `phases`."""
+    """Merge a recipe into the one that it extends, which has `phases`: `trainer` goes into every phase, and
+    `objective` into the only one."""
     trainer, objective, phases = (own.pop(key, None) for key in ("trainer", "objective", "phases"))
     merged: Raw = _merged(base, own)
     listed = base["phases"] if isinstance(base["phases"], list) else []

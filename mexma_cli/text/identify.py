@@ -259,7 +259,7 @@ def expected(language: str, model: Identifier) -> frozenset[str]:
 
 
 def _told_apart(language: str, model: Identifier) -> frozenset[str]:
-    """Kindred languages of one that the identifier knows, of which it tells whole documents apart from it."""
+    """Languages akin to one that the identifier can tell from it in whole documents."""
     base, teller = language.partition("_")[0], model.name.partition(" ")[0]
     found = (
         codes for codes, tellers in _groups() if base in codes & model.known and teller in tellers.split()

@@ -272,7 +272,7 @@ def use_fast_dropout(module: nn.Module) -> None:
 
 
 class Dropout(nn.Dropout):
-    """torch's, except for which numbers it leaves out: they follow from one that torch's generator draws."""
+    """Dropout as torch's, but the mask follows from a seed that torch's generator draws."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Zeros for a share p of the numbers, and the others by 1 / (1 - p), while training."""

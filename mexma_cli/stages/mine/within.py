@@ -29,9 +29,9 @@ _FOUND = np.dtype([("backward", "?"), ("row", "<i8"), *PAIR.descr])
 
 
 class Matched(NamedTuple):
-    """Pairs, best first; how many rows of both sides take part; within documents, for each row the one
-    with an equal line whose neighbours are its own, int64 [rows] of both sides, memory-mapped; and the errors
-    of probabilities."""
+    """Pairs, best first; how many rows of both sides take part; within documents, for each row the row with
+    the same line whose neighbours stand for its own, int64 [rows] of both sides, memory-mapped; and the
+    errors of probabilities."""
 
     pairs: Candidates
     counts: tuple[RowCounts, RowCounts]

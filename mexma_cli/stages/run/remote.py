@@ -387,8 +387,9 @@ def _write(system: Any, manifest: str, files: Mapping[str, Any]) -> None:
 def _sent(
     system: Any, place: str, url: str, names: Collection[str]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Names of what runs have sent, with checksums, and of what was in work when one was killed, with those
-    that it may have; a manifest of something else, or another's file of one of the names, is refused."""
+    """The files that runs have sent, with their checksums, and those that a killed run was sending, with the
+    checksums that they may have; a manifest of something else, or another's file of one of the names, is
+    refused."""
     system.invalidate_cache()
     before, begun = (_listed(system, f"{place}/{name}", f"{url}/{name}") for name in (MANIFEST, _IN_WORK))
     for name in sorted(set(names) - before.keys() - begun.keys()):

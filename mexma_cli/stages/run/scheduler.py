@@ -202,7 +202,10 @@ class Scheduler:
             return self._folder.done(unit, checksum_of=self._checksums.__getitem__)
         record = self._folder.record(unit.name)
         if record is None:
-            raise MexmaError(f"{unit.name} is to be taken as it is, and was never done", "start earlier")
+            raise MexmaError(
+                f"--from takes {unit.name} as it is, and no run has made it",
+                "name an earlier stage with --from",
+            )
         return record
 
     def _finish(self, unit: Unit, record: Record) -> None:

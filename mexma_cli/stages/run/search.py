@@ -235,7 +235,7 @@ def _indexed(task: Task, side: str) -> Indexed:
     """A side with its index."""
     from mexma_cli.stages.knn.shards import Indexed
 
-    shards = [name for name in task.unit.inputs if name.startswith(f"{side}_0")]
+    shards = [name for name in task.unit.inputs if name.removeprefix(f"{side}_").isdigit()]
     return Indexed(
         task.store(side),
         task.input(f"{side}_rows"),
@@ -278,8 +278,8 @@ class Effort(_Search):
 
 
 class SearchIndex(_Search):
-    """The neighbours of the rows of a span that the index of the other side finds, and of the rows there that
-    are found."""
+    """Looks up the rows of a span in the index of the other side: their neighbours there, and, for each row
+    that is found, these rows as its neighbours."""
 
     cost = Cost(0.0, 0.02, 1.3e-5, 3e-11)
     k: int

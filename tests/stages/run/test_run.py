@@ -322,7 +322,7 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
         "read": 2, "embed": 10, "knn": 0, "mine": 0,
     }  # fmt: skip
     assert left.languages == dict.fromkeys(recipe.languages, LINES)
-    with pytest.raises(MexmaError, match="deu_Latn/text is to be taken as it is, and was never done"):
+    with pytest.raises(MexmaError, match="takes deu_Latn/text as it is, and no run has made it"):
         done(recipe, Selection(start="mine"))
     assert done(copy, Selection(start="mine"))[1].did == []
     for wrong, message in (

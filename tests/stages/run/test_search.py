@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import remove
 from mexma_cli.settings.corpus import CorpusRecipe
 from mexma_cli.stages.knn import shards
+from mexma_cli.stages.run import search
 from mexma_cli.stages.run.plan import read_unit
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Progress
@@ -96,3 +98,17 @@ def test_a_store_that_is_made_anew_while_its_index_is_searched_is_refused(
     monkeypatch.setattr(shards, "write_found", anew)
     with pytest.raises(MexmaError, match=rf"{code}\.emb was made anew while it was read"):
         unit.do(search)
+
+
+def test_an_index_of_more_shards_than_five_digits_begin_with_a_zero_is_whole() -> None:
+    asked = list[str]()
+    record = SimpleNamespace(facts={"factory": "IVF1,Flat", "rows": 1})
+    names = ["source", "source_rows", "source_trained", *(f"source_{place:05d}" for place in range(10_003))]
+    task = SimpleNamespace(
+        unit=SimpleNamespace(inputs=dict.fromkeys([*names, "target_00000"], "")),
+        store=lambda name: name,
+        record=lambda name: record,
+        input=lambda name: asked.append(name) or Path(name),
+    )
+    assert len(search._indexed(task, "source").shards) == 10_003  # type: ignore[arg-type]
+    assert sorted(asked) == sorted(names[1:])
