@@ -65,9 +65,9 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("mine", "--score", "probability"),
+        pytest.param(("mine", "--score", "probability"), marks=pytest.mark.slow),
         pytest.param(("mine", "--margin", "ratio"), marks=pytest.mark.slow),
-        pytest.param(("knn",), marks=pytest.mark.slow),
+        ("knn",),
     ],
     ids=" ".join,
 )

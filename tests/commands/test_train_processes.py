@@ -105,10 +105,8 @@ def assert_same_run(run: Path, other: Path, rel: float = 1e-5) -> None:
         assert (ours[name] - value).norm() <= 1e-3 * value.norm() + 1e-6, name
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [pytest.param((), marks=pytest.mark.slow), ("trainer.sharding=full", "trainer.dev_every=2", DEV)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", [(), ("trainer.sharding=full", "trainer.dev_every=2", DEV)])
 def test_two_processes_are_one_with_twice_the_batch(
     overrides: tuple[str, ...], recipe: Path, alone: Path, tmp_path: Path
 ) -> None:

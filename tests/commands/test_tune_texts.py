@@ -59,7 +59,7 @@ def test_the_interval_contains_the_true_precision(text: Path, how: str) -> None:
     assert found["precision"] >= 0.9 and low <= truth(text, found["threshold"], *options) <= high
 
 
-@pytest.mark.parametrize("how", [(), ("--margin", "ratio")])
+@pytest.mark.parametrize("how", [(), pytest.param(("--margin", "ratio"), marks=pytest.mark.slow)])
 def test_copies_are_left_out(text: Path, how: tuple[str, ...], tmp_path: Path) -> None:
     """They score high, and would be called right; a file of nothing else has no threshold."""
     lines = [(text / f"{name}.txt").read_text("utf-8").splitlines() for name in ("spa", "eng")]

@@ -46,7 +46,7 @@ def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
     assert listed.disk > exact.disk and listed.network > exact.network
 
 
-@pytest.mark.parametrize("k", [4, 64])
+@pytest.mark.parametrize("k", [4, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_search_with_an_index_takes_no_more_memory_than_is_forecast(
     tmp_path: Path, tiny_encoder: Path, k: int
 ) -> None:
