@@ -82,6 +82,7 @@ def pairs_of(printed: str) -> list[tuple[str, str]]:
     return [(source, target) for _, source, target, *_ in (line.split("\t") for line in printed.splitlines())]
 
 
+@pytest.mark.slow
 def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path) -> None:
     source, target, *docs = texts
     done = ok(run("align", source, target, "--docs", *docs, "--with-ids"))

@@ -62,14 +62,9 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     fails(run("mine", "-", str(text), "--dry-run"), 2, "must be files")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(("mine", "--score", "probability"), marks=pytest.mark.slow),
-        pytest.param(("mine", "--margin", "ratio"), marks=pytest.mark.slow),
-        ("knn",),
-    ],
-    ids=" ".join,
+    "command", [("mine", "--score", "probability"), ("mine", "--margin", "ratio"), ("knn",)], ids=" ".join
 )
 def test_the_memory_that_it_says_is_the_least_that_is_accepted(
     tmp_path: Path, command: tuple[str, ...]

@@ -37,6 +37,7 @@ def killed_in_a_shard(folder: Path, *words: str | Path) -> None:
     assert process.wait() == -signal.SIGKILL, process.communicate()
 
 
+@pytest.mark.slow
 def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None:
     """As GNU parallel runs them, with the bundled encoder and real lines."""
     for name in ("spa", "eng"):

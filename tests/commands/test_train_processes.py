@@ -257,6 +257,7 @@ def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path:
     assert_stopped_once(run, stderr, "torchrun ... -m mexma_cli", "")
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told_once(recipe: Path, alone: Path) -> None:
     codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={alone}")))
     assert codes == [1, 1] and stdout == ""

@@ -170,6 +170,7 @@ class TestLabels:
         assert json.loads(alone.stdout) == found and f"{count} labels: " in alone.stderr
         assert labels.read_bytes() == kept
 
+    @pytest.mark.slow
     def test_a_classifier_corrected_by_half_of_the_labels_fits_the_others(
         self, text: Path, tmp_path: Path
     ) -> None:

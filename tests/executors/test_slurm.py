@@ -46,6 +46,7 @@ def test_the_memory_of_a_task_is_read_as_slurm_does(options: str, size: int | No
     assert memory_limit(SlurmSettings(options=tuple(options.split()))) == size
 
 
+@pytest.mark.slow
 def test_what_is_planned_is_what_is_submitted(jobs: Path, tmp_path: Path) -> None:
     todo = cuts(tmp_path, 5)
     settings = SlurmSettings(options=("--time=1",), array=2, at_once=7)
@@ -144,6 +145,7 @@ def test_units_are_packed_into_arrays_and_say_how_they_ended(jobs: Path, tmp_pat
     assert len(list(jobs.glob("*/*"))) == 2
 
 
+@pytest.mark.slow
 def test_no_name_is_more_than_a_name(jobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither to bash nor to sbatch, which takes `#SBATCH` lines apart as `shlex.split` does."""
     name = 'it\'s "a" $(touch PWNED) `touch PWNED`; touch PWNED & #c {run} *\udcff'
