@@ -59,6 +59,13 @@ def test_the_interval_contains_the_true_precision(text: Path, how: str) -> None:
     assert found["precision"] >= 0.9 and low <= truth(text, found["threshold"], *options) <= high
 
 
+def test_files_of_pairs_are_no_texts(tmp_path: Path) -> None:
+    for name in ("pairs.tsv", "gold.tsv"):
+        (tmp_path / name).write_text("0.9\tun\tone\n0.8\tdeux\ttwo\n")
+    done = run("tune", str(tmp_path / "pairs.tsv"), str(tmp_path / "gold.tsv"))
+    fails(done, 1, "hold pairs, by their tabs", "hint: --gold names a list of gold pairs")
+
+
 @pytest.mark.parametrize("how", [(), pytest.param(("--margin", "ratio"), marks=pytest.mark.slow)])
 def test_copies_are_left_out(text: Path, how: tuple[str, ...], tmp_path: Path) -> None:
     """They score high, and would be called right; a file of nothing else has no threshold."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from mexma_cli.stages.tune.labels import Labels
 from mexma_cli.stages.tune.tune import check_precision
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import read_lines
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -39,9 +41,14 @@ def estimated(
 ) -> Iterator[tuple[Estimated, StorePair]]:
     """Mine what a job says, and find the threshold with the best F1, or the lowest one with a wanted
     precision (a fraction), by the probabilities of the pairs; and the stores, open. `labels` correct the
-    estimate, and `ask` may add some to them. Refused, besides what `mined` refuses: no pair but copies, and a
-    file of labels that is not there when nobody is asked."""
+    estimate, and `ask` may add some to them. Refused, besides what `mined` refuses: files of pairs, no pair
+    but copies, and a file of labels that is not there when nobody is asked."""
     check_precision(precision)
+    if all(map(_holds_pairs, job.paths)):
+        raise MexmaError(
+            f"{job.names[0]} and {job.names[1]} hold pairs, by their tabs, and texts have a sentence a line",
+            "--gold names a list of gold pairs: `mexma tune PAIRS --gold GOLD`",
+        )
     if labels is not None and ask is None and not labels.exists():
         raise MexmaError(
             f"{labels}: no such file", "a page of `mexma review` saves labels; --label 50 asks for some"
@@ -62,6 +69,11 @@ def estimated(
             log.info("%s: %s right, %s wrong", counted(said, "label"), counts["y"], counts["n"])
             model = answers.corrected(model)
         yield replace(found, model=model, best=model.choose(precision)), run.stores
+
+
+def _holds_pairs(path: Path) -> bool:
+    first = list(islice(read_lines(path), 10)) if path.is_file() else []
+    return bool(first) and all("\t" in line for line in first)
 
 
 def draw_estimate(path: Path, model: PairPrecision, threshold: float, texts: Sequence[Path]) -> None:
