@@ -11,7 +11,7 @@ from tests.faults.stand import Stand
 
 NAMES = ("notes.txt", "thesis.tmp-old", "manifest.json.bak", ".hidden", "index-1", "vectors-00099.npy")
 ENDINGS = (".tmp-1", ".replaced-1", ".lock", ".partial")
-NAMED = ("hard/", "switched/", "kept/", "rest/", "p.spa.", "p.eng.")
+NAMED = ("hard/", "switched/", "kept/", "rest/", "p.spa.", "p.eng.", "p.00001-of-")
 """Files that a name in the command stands for; they are replaced, as that is."""
 INSIDE = ("notes.txt", "before", "progress.json", "vectors-00000.npy", "found.keys")
 
