@@ -23,7 +23,8 @@ benchmarks/classifier.py; and how many times that it is once labels have correct
 _UNEXPECTED = 0.5  # wrong pairs, or translations, that may be there where none is expected
 _WRONG_TIMES, _SIGMAS, _NONE = 4.5, 1.96, 0.05
 """For each possible candidate that was not taken, so many of the likely pairs may be wrong, at the end of the
-95 % interval, fitted on texts in Spanish and Hebrew; and a low end below this part of the high one is 0."""
+95 % interval, fitted on texts in Albanian, Hebrew and Spanish; and a low end below this part of the high one
+is 0."""
 ALIKE, _MOST_TIMES = 0.02, 2.0
 """Up to so large a part of the sum of the taken pairs' probabilities is that of likely others, in most texts;
 beyond, lines are nearly equal, or hardly any is translated: both errors grow, up to so many times."""

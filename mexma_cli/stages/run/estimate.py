@@ -65,9 +65,7 @@ class Estimate:
     works: dict[str, dict[str, Any]]  # kind of work -> its units, and the hours of all of them together
     longest: dict[str, Any]  # the kind of work whose units are the longest, and the hours of one
     gpu: dict[str, float]  # kind of GPU -> the fewest hours of it for the exact search
-    index: (
-        dict[str, float] | None
-    )  # the hours, bytes of memory and disk of a search that `auto` has in its place
+    index: dict[str, float] | None  # hours, bytes of memory and disk with the index that `auto` takes
 
 
 @dataclass(frozen=True)
